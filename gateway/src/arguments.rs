@@ -8,12 +8,15 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use repartee::auth::KeySet;
 use repartee::cli::ask::Question;
+use repartee::cli::call::connection::CallTarget;
+use repartee::cli::call::error::CallError;
 use repartee::cli::lan;
+use repartee::cli::memory::MemoryShortage;
 use repartee::cli::speech::WavTarget;
 use repartee::config::{CascadeConfig, Config, LoadedConfig, RenamedSetting, ThinkSource, load};
 use repartee::metrics::ThinkerMetrics;
 use repartee::thinker;
-use repartee_engine::{CascadeParts, DeviceChoice, WeightPolicy};
+use repartee_engine::{CascadeParts, DeviceChoice, RemoteModel, WeightPolicy};
 
 use crate::bench;
 use crate::model::ModelSource;
@@ -24,9 +27,11 @@ Examples:
   repartee                                       serve the demo model on http://127.0.0.1:8080
   repartee --model DIR --set engine.weights=int8 serve a checkpoint, quantised as it loads
   repartee --model ORG/NAME                      download a checkpoint of the Hugging Face hub, and serve it
+  repartee serve --real                          download models that answer anything, and serve them
   repartee --lan                                 serve phones in the same network
   repartee ask --text 'Count to three.'          print an answer
   repartee say 'Hello.' hello.wav                read a text aloud
+  repartee call localhost:8080 --text 'Hello.'   ask a running server
   repartee check DIR                             describe a checkpoint";
 const ASK_EXAMPLES: &str = "\
 Examples:
@@ -34,6 +39,14 @@ Examples:
   repartee ask --text 'Count to three.' answer.wav
   echo 'Count to three.' | repartee ask -
   repartee ask question.wav - | aplay";
+/// Settings of `--real`, for a laptop: the voice's convolutions are the most work of an answer, few callers fit, and answers are short.
+const REAL_SETTINGS: [(&str, &str); 3] =
+    [("engine.weights", "int8"), ("engine.sessions", "4"), ("engine.session_tokens", "4096")];
+const CALL_EXAMPLES: &str = "\
+Examples:
+  repartee call localhost:8080 question.wav answer.wav
+  repartee call https://voice.example --text 'Count to three.'
+  arecord -t raw -f S16_LE -r 24000 | repartee call localhost:8080 --pipe | aplay -t raw -f S16_LE -r 24000";
 const SAY_EXAMPLES: &str = "\
 Examples:
   repartee say 'Good morning.' morning.wav
@@ -59,6 +72,8 @@ pub enum Command {
     Ask(Ask),
     /// Read a text aloud into a wav file, without a server
     Say(Say),
+    /// Talk with a running server: one question, or a conversation over pipes
+    Call(Call),
     /// Benchmark the model on this machine
     #[command(subcommand)]
     Bench(Bench),
@@ -119,6 +134,10 @@ pub struct Serve {
     /// Let phones in the local network call: listen on all addresses, with a new API key and a self-signed certificate
     #[arg(long)]
     pub lan: bool,
+    /// Serve published models to talk to, which are downloaded the first time (1.6 GB): a recogniser, a language model and a voice;
+    /// --hear, --think and --speak replace one of them
+    #[arg(long, conflicts_with_all = ["model", "synthetic_weights"])]
+    pub real: bool,
     #[command(flatten)]
     pub settings: Settings,
 }
@@ -144,18 +163,67 @@ pub struct Ask {
 impl Ask {
     /// Returns the question, and the file of the answer.
     pub fn question(&self) -> Result<(Question, Option<WavTarget>), UserError> {
-        match (&self.text, &self.question, &self.answer) {
-            // Without a file for the question the first name is the answer's.
-            (Some(text), answer, None) => Ok((Question::Text(text.clone()), answer.as_deref().map(wav_target))),
-            (None, Some(question), answer) => {
-                let question = match question.as_os_str() == "-" {
-                    true => Question::StandardInput,
-                    false => Question::File(question.clone()),
-                };
-                Ok((question, answer.as_deref().map(wav_target)))
-            }
-            _ => Err(UserError(anyhow::anyhow!("two questions: leave out --text, or the file of the question"))),
+        one_question(self.text.as_deref(), self.question.as_deref(), self.answer.as_deref())
+    }
+}
+
+/// Returns the question, and the file of the answer.
+fn one_question(
+    text: Option<&str>,
+    question: Option<&Path>,
+    answer: Option<&Path>,
+) -> Result<(Question, Option<WavTarget>), UserError> {
+    match (text, question, answer) {
+        // Without a file for the question the first name is the answer's.
+        (Some(text), answer, None) => Ok((Question::Text(text.to_owned()), answer.map(wav_target))),
+        (None, Some(question), answer) => {
+            let question = match question.as_os_str() == "-" {
+                true => Question::StandardInput,
+                false => Question::File(question.to_owned()),
+            };
+            Ok((question, answer.map(wav_target)))
         }
+        _ => Err(UserError(anyhow::anyhow!("two questions: leave out --text, or the file of the question"))),
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = CALL_EXAMPLES)]
+#[command(
+    override_usage = "repartee call [OPTIONS] <SERVER> <QUESTION> [ANSWER]\n       repartee call [OPTIONS] <SERVER> --text <TEXT> [ANSWER]\n       repartee call [OPTIONS] <SERVER> --pipe"
+)]
+pub struct Call {
+    /// Address of the server: HOST:PORT, or a URL
+    server: String,
+    /// Sound file with the question, or a file of text whose name ends in .txt; `-` reads sound or text from standard input
+    #[arg(required_unless_present_any = ["text", "pipe"])]
+    question: Option<PathBuf>,
+    /// Wav file to write the spoken answer to, `-` for standard output; without it, the answer is text alone
+    answer: Option<PathBuf>,
+    /// Question, in place of a file
+    #[arg(long, value_name = "TEXT")]
+    text: Option<String>,
+    /// Talk in real time: raw sound (16 bits, 24 kHz, mono) of a microphone from standard input, that of the answers to standard
+    /// output
+    #[arg(long, conflicts_with_all = ["question", "answer", "text"])]
+    pub pipe: bool,
+    /// Key of the server
+    #[arg(long, value_name = "KEY", env = "REPARTEE_KEY", hide_env_values = true)]
+    key: Option<String>,
+    /// File of certificates in PEM to trust beside the system's, such as that of a server with a certificate of its own
+    #[arg(long, value_name = "FILE")]
+    trust: Option<PathBuf>,
+}
+
+impl Call {
+    /// Returns the question, and the file of the answer.
+    pub fn question(&self) -> Result<(Question, Option<WavTarget>), UserError> {
+        one_question(self.text.as_deref(), self.question.as_deref(), self.answer.as_deref())
+    }
+
+    /// Returns the server.
+    pub fn target(&self) -> Result<CallTarget, CallError> {
+        CallTarget::new(&self.server, self.key.as_deref(), self.trust.clone())
     }
 }
 
@@ -211,6 +279,9 @@ pub struct Settings {
     /// memory. This measures the speed of a model size; the answers mean nothing
     #[arg(long, value_name = "DIR", conflicts_with = "model")]
     pub synthetic_weights: Option<PathBuf>,
+    /// Load a model although its weights need more memory than is free
+    #[arg(long)]
+    pub force: bool,
     /// Setting to override, such as limits.calls_per_key=4; can be repeated
     #[arg(long, value_name = "SETTING=VALUE", value_parser = assignment)]
     pub set: Vec<(String, String)>,
@@ -245,21 +316,33 @@ impl Settings {
 
     /// Source of the model: a cascade, a folder, synthetic weights or the demo. A server is opened within a Tokio runtime.
     pub fn source(&self, config: &Config, metrics: impl FnOnce() -> ThinkerMetrics) -> anyhow::Result<ModelSource> {
-        if self.synthetic_weights.is_none() {
-            let CascadeConfig { hear, think, speak, .. } = &config.cascade;
-            let (folder, remote) = match think {
-                Some(ThinkSource::Folder(folder)) => (Some(folder.as_path()), None),
-                Some(ThinkSource::Server(_)) => {
-                    (None, thinker::open(&config.cascade, metrics()).map_err(|error| UserError(error.into()))?)
-                }
-                None => (None, None),
-            };
-            let parts = CascadeParts { hear: hear.as_deref(), think: folder, speak: speak.as_deref() };
-            if let Some(cascade) = ModelSource::cascade(parts, remote) {
-                return Ok(cascade);
+        let remote = match &config.cascade.think {
+            Some(ThinkSource::Server(_)) if self.synthetic_weights.is_none() => {
+                thinker::open(&config.cascade, metrics()).map_err(|error| UserError(error.into()))?
             }
-        }
-        Ok(ModelSource::new(config.model.as_deref(), self.synthetic_weights.as_deref()))
+            _ => None,
+        };
+        Ok(self.source_with(config, remote))
+    }
+
+    /// Lack of memory for the weights, if these settings do not load them nevertheless.
+    pub fn memory_problem(&self, config: &Config) -> Option<MemoryShortage> {
+        self.source_with(config, None).shortage(&config.engine)
+    }
+
+    /// Source of the model; `remote` is the language model behind a server, if there is one.
+    fn source_with(&self, config: &Config, remote: Option<RemoteModel>) -> ModelSource {
+        let CascadeConfig { hear, think, speak, .. } = &config.cascade;
+        let think = match think {
+            Some(ThinkSource::Folder(folder)) => Some(folder.as_path()),
+            Some(ThinkSource::Server(_)) | None => None,
+        };
+        let parts = CascadeParts { hear: hear.as_deref(), think, speak: speak.as_deref() };
+        let cascade = if self.synthetic_weights.is_none() { ModelSource::cascade(parts, remote) } else { None };
+        let mut source =
+            cascade.unwrap_or_else(|| ModelSource::new(config.model.as_deref(), self.synthetic_weights.as_deref()));
+        source.force = self.force;
+        source
     }
 }
 
@@ -281,7 +364,13 @@ impl Serve {
     }
 
     pub fn load_unchecked(&self) -> anyhow::Result<EffectiveSettings> {
-        let LoadedConfig { mut config, old_names } = self.settings.load(self.listen.as_deref())?;
+        let mut settings = self.settings.clone();
+        if self.real {
+            // Before those of the caller, which replace them.
+            let real = REAL_SETTINGS.map(|(setting, value)| (setting.to_owned(), value.to_owned()));
+            settings.set.splice(0..0, real);
+        }
+        let LoadedConfig { mut config, old_names } = settings.load(self.listen.as_deref())?;
         let mut generated = None;
         if self.lan {
             if config.listen.ip().is_loopback() {

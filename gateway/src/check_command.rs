@@ -29,6 +29,8 @@ pub fn check_settings(serve: &Serve) -> anyhow::Result<()> {
     }
     print(&text).context("cannot write the settings")?;
     let mut problems = examine(&config);
+    // A part that cannot be opened is a problem of its own.
+    problems.extend(serve.settings.memory_problem(&config).map(|shortage| shortage.to_string()));
     problems.extend(check_certificate(&config.tls).err().map(|error| error.to_string()));
     if problems.is_empty() { Ok(()) } else { Err(UserError(anyhow::anyhow!(problems.join("\nrepartee: "))).into()) }
 }

@@ -2,11 +2,12 @@
 //!
 //! - `arguments`: the command line, and the settings that it makes
 //! - `start_log`: the log of a command, and the warnings before it
-//! - `check_command`, `offline`: commands besides serving; `bench`: `repartee bench`
+//! - `call_command`, `check_command`, `offline`: commands besides serving; `bench`: `repartee bench`
 //! - `model`: loads the served model; `user_error`: errors that a user can mend
 
 mod arguments;
 mod bench;
+mod call_command;
 mod check_command;
 mod model;
 mod offline;
@@ -19,19 +20,20 @@ use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::{CommandFactory as _, Parser as _};
 use repartee::cli::lan;
 use repartee::cli::loading::LoadingBar;
-use repartee::cli::output::print;
+use repartee::cli::memory::resident_memory;
+use repartee::cli::output::{format_bytes, print};
 use repartee::config::{LoadedConfig, ThinkSource};
 use repartee::headroom::{Load, calibrate, transport_load};
 use repartee::heap;
 use repartee::metrics::ThinkerMetrics;
 use repartee::server::{Reloader, ServerStartError, ShutdownSignals, StartingServer};
-use repartee_engine::{EngineConfig, StartProgress};
+use repartee_engine::{EngineConfig, StartProgress, vector_instructions};
 use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{oneshot, watch};
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         Command::Check(Check { path: None, serve }) => check_command::check_settings(&serve),
         Command::Ask(ask) => run(offline::ask_once(&ask)),
         Command::Say(say) => run(offline::say_once(&say)),
+        Command::Call(call) => run(call_command::call_server(&call)),
         Command::Bench(Bench::Size(size)) => measure_size(&size),
         Command::Quantize(quantize) => offline::write_quantised(&quantize),
         Command::Completions { shell } => print_completions(shell),
@@ -91,9 +94,10 @@ fn run(action: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
 }
 
 async fn serve_calls(serve: &Serve) -> anyhow::Result<()> {
+    let begun = Instant::now();
     let EffectiveSettings { mut config, old_names, key } = serve.load()?;
     begin_log(config.log.format, &old_names)?;
-    fetch_models(&mut config)?;
+    fetch_models(&mut config, serve.real)?;
     let https = config.is_https();
     for warning in warnings(&config) {
         tracing::warn!("{warning}");
@@ -121,13 +125,16 @@ async fn serve_calls(serve: &Serve) -> anyhow::Result<()> {
         tracing::info!(%address, "listening for health checks");
     }
     heap::map_large_blocks();
-    let loading = (serve.settings.source(&config, || listening.thinker_metrics())?, config.engine);
+    let source = serve.settings.source(&config, || listening.thinker_metrics())?;
+    let (threads, device) = (config.engine.threads(), config.engine.device);
+    let loading = (source, config.engine);
     let headroom = config.limits.headroom;
     let model = tokio::select! {
         model = load_model(loading, headroom, &listening) => model?,
         () = signals.begun() => return Ok(()),
     };
     listening.set_card(model.card);
+    let (engine, weights) = (model.engine.clone(), model.weights);
     let progress = listening.progress();
     let server = tokio::select! {
         server = show(progress, listening.with_engine(model.engine)) => server?,
@@ -140,6 +147,18 @@ async fn serve_calls(serve: &Serve) -> anyhow::Result<()> {
     // Announced only when ready, so that a caller can connect at once.
     let announced = async {
         if ready.wait_for(|ready| *ready).await.is_ok() {
+            tracing::info!(
+                version = env!("CARGO_PKG_VERSION"),
+                model = engine.info().name,
+                weights = format_bytes(weights),
+                threads,
+                simd = vector_instructions(),
+                %device,
+                sessions = engine.occupancy().1,
+                memory_mib = resident_memory().unwrap_or_default() >> 20,
+                seconds = format_args!("{:.1}", begun.elapsed().as_secs_f64()),
+                "ready"
+            );
             tell_service_manager(NotifyState::Ready);
             print_addresses(address, https, key.as_deref(), fingerprint.as_deref());
         }
@@ -249,14 +268,19 @@ async fn show<T>(mut progress: watch::Receiver<StartProgress>, start: impl Futur
 
 fn measure_size(size: &Size) -> anyhow::Result<()> {
     let LoadedConfig { mut config, old_names } = size.settings.load(None)?;
-    fetch_models(&mut config)?;
+    fetch_models(&mut config, false)?;
     begin_log(config.log.format, &old_names)?;
     let one_model = || UserError(anyhow::anyhow!("bench size measures one model: name it with --model"));
     if matches!(config.cascade.think, Some(ThinkSource::Server(_))) && size.settings.synthetic_weights.is_none() {
         return Err(one_model().into());
     }
     let metrics = ThinkerMetrics::new()?;
-    let ModelParts::Whole(source) = size.settings.source(&config, || metrics)?.parts else {
+    let source = size.settings.source(&config, || metrics)?;
+    // Fewer layers take less than the estimate, which is of the whole model.
+    if size.options.layers.is_none() {
+        source.check_memory(&config.engine)?;
+    }
+    let ModelParts::Whole(source) = source.parts else {
         return Err(one_model().into());
     };
     bench::size(&size.options, &source, &config.engine).map_err(|error| UserError(error).into())

@@ -3,7 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use repartee_engine::{CascadeParts, Engine, EngineConfig, RemoteModel, Source, StartProgress, Synthetic};
+use repartee::cli::memory::{self, MemoryShortage};
+use repartee_engine::{
+    CascadeParts, DeviceChoice, Engine, EngineConfig, RemoteModel, Source, StartProgress, Synthetic,
+};
 use repartee_engine_api::SpeechEngine;
 
 use crate::user_error::UserError;
@@ -35,12 +38,16 @@ pub struct LoadedModel {
     pub engine: Arc<dyn SpeechEngine>,
     /// Contents of the model's card, see [`CARD_FILE`].
     pub card: Option<String>,
+    /// Estimated bytes of the weights in memory.
+    pub weights: u64,
 }
 
 /// Source of the model and its card.
 pub struct ModelSource {
     /// Sources of the model's parts.
     pub parts: ModelParts,
+    /// True to load weights that need more memory than is free.
+    pub force: bool,
     card: Option<String>,
 }
 
@@ -58,13 +65,14 @@ impl ModelSource {
     pub fn new(folder: Option<&Path>, dimensions: Option<&Path>) -> Self {
         if let Some(dimensions) = dimensions {
             let synthetic = Synthetic { folder: dimensions.to_owned(), seed: 0, layers: None, skewed: false };
-            return Self { parts: ModelParts::Whole(Source::Synthetic(synthetic)), card: read_card(dimensions) };
+            let parts = ModelParts::Whole(Source::Synthetic(synthetic));
+            return Self { parts, force: false, card: read_card(dimensions) };
         }
         let (source, card) = match folder {
             Some(folder) => (Source::Folder(folder.to_owned()), read_card(folder)),
             None => (Source::Embedded { name: "demo", files: DEMO }, Some(DEMO_CARD.to_owned())),
         };
-        Self { parts: ModelParts::Whole(source), card }
+        Self { parts: ModelParts::Whole(source), force: false, card }
     }
 
     /// Selects a cascade by the folders of its parts, and a language model behind a server in place of a folder; `None`
@@ -76,7 +84,33 @@ impl ModelSource {
             (None, None) => return None,
         };
         let parts = ModelParts::Cascade(parts.map(|folder| Source::Folder(folder.to_owned())), remote);
-        Some(Self { parts, card })
+        Some(Self { parts, force: false, card })
+    }
+
+    /// Sources of the weights that this process loads.
+    pub fn sources(&self) -> Vec<&Source> {
+        match &self.parts {
+            ModelParts::Whole(source) => vec![source],
+            ModelParts::Cascade(parts, _) => parts.iter().collect(),
+        }
+    }
+
+    /// Lack of this machine's memory for the weights, if they are not loaded nevertheless. A GPU has memory of its own.
+    pub fn shortage(&self, config: &EngineConfig) -> Option<MemoryShortage> {
+        let on_gpu = match config.device {
+            DeviceChoice::Cpu => false,
+            DeviceChoice::Cuda(_) => true,
+            DeviceChoice::Auto => cfg!(feature = "cuda"),
+        };
+        if self.force || on_gpu {
+            return None;
+        }
+        memory::shortage(&self.sources(), config.weights, memory::free_memory()?)
+    }
+
+    /// Refuses weights that need more memory than is free.
+    pub fn check_memory(&self, config: &EngineConfig) -> Result<(), UserError> {
+        self.shortage(config).map_or(Ok(()), |shortage| Err(UserError(anyhow::anyhow!("{shortage}"))))
     }
 }
 
@@ -86,16 +120,19 @@ impl ModelSource {
 ///
 /// The model cannot be loaded, as a [`UserError`].
 pub fn start(
-    ModelSource { parts, card }: ModelSource,
+    source: ModelSource,
     config: &EngineConfig,
     progress: impl Fn(StartProgress) + Send + Sync + 'static,
 ) -> anyhow::Result<LoadedModel> {
+    source.check_memory(config)?;
+    let weights = memory::needed_memory(&source.sources(), config.weights);
+    let ModelSource { parts, card, .. } = source;
     let engine = match parts {
         ModelParts::Whole(source) => Engine::start_with_progress(source, config, progress),
         ModelParts::Cascade(parts, None) => Engine::start_cascade(parts, config, progress),
         ModelParts::Cascade(parts, Some(think)) => Engine::start_remote_cascade(think, parts, config, progress),
     };
-    Ok(LoadedModel { engine: Arc::new(engine.map_err(|error| UserError(error.into()))?), card })
+    Ok(LoadedModel { engine: Arc::new(engine.map_err(|error| UserError(error.into()))?), card, weights })
 }
 
 /// Reads the card of a checkpoint; `None` if the file is missing or not JSON.

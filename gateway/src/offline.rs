@@ -64,7 +64,7 @@ pub async fn say_once(arguments: &Say) -> anyhow::Result<()> {
 }
 
 /// Prints the times of speech and its file.
-fn tell(times: SpeechTimes, target: &WavTarget) -> anyhow::Result<()> {
+pub fn tell(times: SpeechTimes, target: &WavTarget) -> anyhow::Result<()> {
     match target {
         WavTarget::StandardOutput => {
             eprintln!("{times}");
@@ -81,7 +81,7 @@ fn tell(times: SpeechTimes, target: &WavTarget) -> anyhow::Result<()> {
 /// Loads the settings and the model that they name; shows the progress on a terminal.
 fn load(settings: &Settings) -> anyhow::Result<(Config, LoadedModel)> {
     let LoadedConfig { mut config, old_names } = settings.load(None)?;
-    fetch_models(&mut config)?;
+    fetch_models(&mut config, false)?;
     begin_log(config.log.format, &old_names)?;
     let metrics = ThinkerMetrics::new()?;
     let source = settings.source(&config, || metrics)?;

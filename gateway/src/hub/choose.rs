@@ -45,6 +45,12 @@ pub enum ChooseError {
     /// There are no weights.
     #[error("the repository has no weights in safetensors, PyTorch, ONNX or GGUF: name another one")]
     NoWeights,
+    /// A wanted file is not there.
+    #[error("the repository has no {path}: name another revision")]
+    Missing {
+        /// Path of the file.
+        path: String,
+    },
     /// There are several GGUF files, each a whole model.
     #[error(
         "the repository has several GGUF files, of which one is a model: download one of {files} and name that file"
@@ -84,6 +90,11 @@ pub fn choose(files: Vec<HubFile>) -> Result<Vec<HubFile>, ChooseError> {
     let mut chosen: Vec<HubFile> = known.into_iter().filter(|file| ends(file, &SETTINGS)).collect();
     chosen.extend(weights);
     Ok(chosen)
+}
+
+/// True for a file of weights.
+pub(super) fn is_weights(file: &HubFile) -> bool {
+    WEIGHTS.iter().any(|endings| ends(file, endings))
 }
 
 fn ends(file: &HubFile, endings: &[&str]) -> bool {

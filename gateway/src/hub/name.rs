@@ -27,7 +27,7 @@ impl HubName {
         valid.then(|| Self { owner: owner.to_owned(), name: name.to_owned(), revision: revision.map(str::to_owned) })
     }
 
-    /// Returns `ORG/NAME`.
+    /// Returns owner and name without the revision: `ORG/NAME`.
     pub fn repository(&self) -> String {
         format!("{}/{}", self.owner, self.name)
     }

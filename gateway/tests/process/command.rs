@@ -95,7 +95,7 @@ fn completions_and_manual_name_every_command() {
         let output = repartee(arguments);
         let said = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success());
-        for command in ["serve", "check", "ask", "say", "bench", "quantize"] {
+        for command in ["serve", "check", "ask", "say", "call", "bench", "quantize"] {
             assert!(said.contains(command), "{command} of {arguments:?}");
         }
     }

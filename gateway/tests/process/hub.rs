@@ -7,6 +7,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use repartee::hub::choose::{ChooseError, choose};
+use repartee::hub::pinned::{PinnedFiles, fetch_pinned};
+use repartee::hub::real::{RealError, RealModels, RealSettings, TABLE, fetch_real};
 use repartee::hub::{HubError, HubFile, HubName, HubSettings, fetch};
 use serde_json::json;
 
@@ -152,6 +154,16 @@ fn file_of_another_size_is_refused() {
 }
 
 #[test]
+fn unserved_architectures_are_refused_before_their_weights() {
+    let (hub, cache) = (Hub::start(), tempfile::tempdir().unwrap());
+    let config = b"{\"architectures\": [\"BertModel\"]}".to_vec();
+    hub.state.lock().unwrap().files.insert("config.json".to_owned(), config);
+    let refused = fetch(&hub.settings(cache.path()), &tiny(), &mut |_, _| {}).unwrap_err().to_string();
+    assert!(refused.contains("`BertModel`") && refused.contains("weights were not downloaded"), "{refused}");
+    assert!(hub.state.lock().unwrap().ranges.is_empty());
+}
+
+#[test]
 fn unreachable_hub_and_unknown_names_say_what_helps() {
     let (hub, cache) = (Hub::start(), tempfile::tempdir().unwrap());
     let unknown = HubName::parse("ada/unknown").unwrap();
@@ -213,4 +225,86 @@ fn one_form_of_the_weights_is_chosen() {
     for path in ["../x.json", "/etc/x.json", "a/../../x.json", "a\\x.json", "c:x.json", "./x.json", "x.json?y"] {
         assert!(matches!(chosen(&[path, "m.safetensors"]), Err(ChooseError::Path { .. })), "{path}");
     }
+}
+
+/// Pinned weights with this checksum.
+fn pinned(sha256: &str) -> PinnedFiles {
+    serde_json::from_value(json!({
+        "repository": "ada/tiny",
+        "files": [{"path": "config.json"}, {"path": WEIGHTS, "sha256": sha256}],
+    }))
+    .unwrap()
+}
+
+/// SHA-256 of the hub's weights.
+fn weights_checksum(hub: &Hub) -> String {
+    let weights = hub.state.lock().unwrap().files[WEIGHTS].clone();
+    let digest = ring::digest::digest(&ring::digest::SHA256, &weights);
+    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn pinned_files_have_their_checksums() {
+    let (hub, cache) = (Hub::start(), tempfile::tempdir().unwrap());
+    let settings = hub.settings(cache.path());
+    let other = fetch_pinned(&settings, &pinned(&"0".repeat(64)), &mut |_, _| {}).unwrap_err();
+    assert!(matches!(&other, HubError::Checksum { file, .. } if file == WEIGHTS), "{other}");
+    let due = weights_checksum(&hub);
+    hub.state.lock().unwrap().ranges.clear();
+    let folder = fetch_pinned(&settings, &pinned(&due), &mut |_, _| {}).unwrap();
+    assert_eq!(hub.state.lock().unwrap().ranges, ["0-"], "the other file was removed");
+    assert!(folder.join("config.json").is_file() && folder.join(WEIGHTS).is_file());
+    let offline = HubSettings { offline: true, ..settings.clone() };
+    assert_eq!(fetch_pinned(&offline, &pinned(&due), &mut |_, _| {}).unwrap(), folder);
+    let missing: PinnedFiles =
+        serde_json::from_value(json!({"repository": "ada/tiny", "files": [{"path": "absent.bin"}]})).unwrap();
+    let missing = fetch_pinned(&settings, &missing, &mut |_, _| {}).unwrap_err().to_string();
+    assert!(missing.contains("has no absent.bin"), "{missing}");
+}
+
+#[test]
+fn real_models_are_assembled_of_hub_and_package() {
+    let (hub, cache, home) = (Hub::start(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let due = weights_checksum(&hub);
+    let file = json!({"path": WEIGHTS, "sha256": due});
+    let part = |files: &[&serde_json::Value]| json!({"repository": "ada/tiny", "files": files});
+    let mut voice = part(&[&json!({"path": "config.json"}), &file]);
+    voice["lexicons"] = json!({"package": "words", "folder": "words/data", "names": ["us.json"]});
+    let package = json!({"package": "words", "version": "1.0", "sha256": due});
+    let table = json!({
+        "ears": {"use": "hear", "default": true, "title": "Ears", "hub": part(&[&json!({"path": "config.json"}), &file])},
+        "mind": {"use": "think", "default": true, "title": "Mind", "hub": part(&[&file])},
+        "voice": {"use": "speak", "default": true, "title": "Voice", "hub": voice, "packages": [package]},
+    })
+    .to_string();
+    // In place of pip: writes a wheel into the folder after --dest.
+    let pip = home.path().join("pip");
+    let script = "#!/bin/sh\nwhile [ \"$1\" != --dest ]; do shift; done\ncd \"$2\" && mkdir -p words/data && \
+                  echo '{}' > words/data/us.json && python3 -m zipfile -c words-1.0.whl words && rm -r words\n";
+    std::fs::write(&pip, script).unwrap();
+    std::fs::set_permissions(&pip, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let models = home.path().join("models");
+    let settings =
+        RealSettings { models: models.clone(), pip: pip.display().to_string(), python: "python3".to_owned() };
+    let none = RealSettings { pip: "/no/such/pip".to_owned(), ..settings.clone() };
+    let refused = fetch_real(&hub.settings(cache.path()), &none, &table, &mut |_, _| {}).unwrap_err();
+    assert!(matches!(refused, RealError::WordLists { .. }) && refused.to_string().contains("us.json"), "{refused}");
+    let fetched = fetch_real(&hub.settings(cache.path()), &settings, &table, &mut |_, _| {}).unwrap();
+    let RealModels { hear, think, speak } = &fetched;
+    assert!(hear.join(WEIGHTS).is_file() && think.ends_with(WEIGHTS) && think.is_file());
+    assert_eq!(*speak, models.join("voice/checkpoint"));
+    assert!(speak.join(WEIGHTS).is_file() && speak.join("lexicon/us.json").is_file());
+    assert!(!speak.join("lexicon/package").exists());
+    // The next start needs neither hub nor package for the voice.
+    let offline = HubSettings { offline: true, ..hub.settings(cache.path()) };
+    assert_eq!(fetch_real(&offline, &none, &table, &mut |_, _| {}).unwrap(), fetched);
+}
+
+#[test]
+fn published_table_has_the_real_models() {
+    let (hub, folder) = (Hub::start(), tempfile::tempdir().unwrap());
+    let settings = RealSettings::from_env(|name| (name == "HOME").then(|| folder.path().display().to_string()));
+    assert_eq!(settings.models, folder.path().join(".cache/repartee/models"));
+    let refused = fetch_real(&hub.settings(folder.path()), &settings, TABLE, &mut |_, _| {}).unwrap_err().to_string();
+    assert!(refused.contains("Whisper base") && refused.contains("Systran/faster-whisper-base"), "{refused}");
 }

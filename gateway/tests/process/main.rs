@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 mod ask;
+mod call;
 mod cascade;
 mod checkpoints;
 mod command;
@@ -10,7 +11,9 @@ mod demo;
 #[cfg(feature = "hub")]
 mod hub;
 mod limits_page;
+mod memory;
 mod sandbox;
 mod shutdown;
 mod starting;
 mod traces;
+mod visits;

@@ -157,6 +157,20 @@ async fn requests_are_answered_while_the_model_loads() {
     assert!(models(&mut connection).await.starts_with("503 "));
     checkpoint.release();
     line_with(&mut server.log, "stage=\"warm_up\" percent=100").await;
+    let ready = line_with(&mut server.log, " ready ").await;
+    for field in [
+        "version=",
+        "model=",
+        "weights=\"",
+        "threads=",
+        "simd=\"",
+        "device=cpu",
+        "sessions=",
+        "memory_mib=",
+        "seconds=",
+    ] {
+        assert!(ready.contains(field), "{field} in {ready}");
+    }
     line_with(&mut server.out, &format!("http://{}/", server.address)).await;
     assert!(models(&mut connection).await.starts_with("200 "));
     assert_eq!(get("/readyz").await.json()["status"], "ready");
