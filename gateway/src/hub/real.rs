@@ -34,16 +34,14 @@ pub enum RealError {
         /// Title of the part.
         title: String,
         /// Error of the download.
-        error: HubError,
+        error: Box<HubError>,
     },
     /// The word lists cannot be fetched.
     #[error(
-        "{title}: the word lists of its language come in the package {package}, and {tool} did not fetch it: install Debian's \
-         python3-pip, name it in PIP, or lay {names} into {folder}"
+        "the voice's word lists come in the package {package}, and {tool} did not fetch it: install Debian's python3-pip, name it \
+         in PIP, or lay {names} into {folder}"
     )]
     WordLists {
-        /// Title of the part.
-        title: String,
         /// Name and version of the package.
         package: String,
         /// Command that failed.
@@ -176,8 +174,8 @@ fn fetch_part(
     if whole && home.join("complete").is_file() {
         return Ok(only_file(made));
     }
-    let folder =
-        fetch_pinned(hub, &of_hub.pinned, tell).map_err(|error| RealError::Hub { title: part.title.clone(), error })?;
+    let folder = fetch_pinned(hub, &of_hub.pinned, tell)
+        .map_err(|error| RealError::Hub { title: part.title.clone(), error: Box::new(error) })?;
     let Some(lists) = &of_hub.lexicons else { return Ok(only_file(folder)) };
     let failed = |error| RealError::Write { folder: home.clone(), error };
     fs::create_dir_all(made.join("lexicon")).map_err(failed)?;
@@ -207,7 +205,6 @@ fn add_word_lists(settings: &RealSettings, part: &Part, lists: &WordLists, folde
     let package = part.packages.iter().find(|package| package.package == lists.package);
     let package = package.ok_or_else(|| RealError::Table(lists.package.clone()))?;
     let refused = |tool: &str| RealError::WordLists {
-        title: part.title.clone(),
         package: format!("{} {}", package.package, package.version),
         tool: tool.to_owned(),
         names: lists.names.join(", "),
