@@ -151,7 +151,7 @@ fn download(
             if done.is_ok() {
                 break;
             }
-            std::thread::sleep(RETRY_PAUSE);
+            pause();
             done = attempt();
         }
         done.map_err(|error| HubError::Download {
@@ -167,6 +167,12 @@ fn download(
     }
     tell(file.size);
     Ok(())
+}
+
+/// Leaves the hub some time.
+#[allow(clippy::disallowed_methods, reason = "nothing signals that a hub is well again")]
+fn pause() {
+    std::thread::sleep(RETRY_PAUSE);
 }
 
 /// Removes a file of the cache: the link, and what it names.
