@@ -158,6 +158,14 @@ impl TickBudget {
     pub fn is_pressing(&self) -> bool {
         self.pressing
     }
+
+    /// Budget of each of `steps` steps that run at once on `threads` threads: with more steps than threads, some begin when
+    /// others have ended, and the tick takes the sum of them.
+    #[must_use]
+    pub fn of_parallel_steps(self, steps: usize, threads: usize) -> Self {
+        let rounds = steps.div_ceil(threads.max(1)).max(1);
+        Self { left: self.left / rounds as f64, ..self }
+    }
 }
 
 /// Plans the ticks of a chain of stages.

@@ -86,7 +86,7 @@ pub mod lfm2_audio {
 /// Internals of the MiMo-Audio family.
 pub mod mimo_audio {
     pub use crate::models::mimo_audio::config::Config;
-    pub use crate::models::mimo_audio::hearing::patches;
+    pub use crate::models::mimo_audio::hearing::{PatchHearing, patches};
     pub use crate::models::mimo_audio::template::Template;
     pub use crate::models::mimo_audio::{MiMoAudio, assemble};
 }
@@ -127,7 +127,6 @@ pub mod qwen3_tts {
 
 /// Internals of Whisper.
 pub mod whisper {
-    pub use crate::models::whisper::alignment::{Alignment, AlignmentHead};
     pub use crate::models::whisper::config::WhisperConfig;
     pub use crate::models::whisper::features::WindowFeatures;
     pub use crate::models::whisper::model::{Whisper, load};
@@ -135,6 +134,7 @@ pub mod whisper {
     pub use crate::models::whisper::rules::{DecodingRules, choose, compression_ratio, log_probability, most_likely};
     pub use crate::models::whisper::run::{Decoding, Progress, RunPrompt, TEMPERATURES};
     pub use crate::models::whisper::steps::{TextRows, WhisperSteps};
+    pub use crate::models::whisper::word_alignment::WordAlignment;
 }
 
 /// Internals of the text decoders.

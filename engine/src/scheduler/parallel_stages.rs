@@ -90,11 +90,13 @@ impl Task<'_> {
 impl Scheduler {
     /// Runs the planned steps in parallel.
     pub(super) fn run_stages_parallel(&mut self, now: Instant, wants: &[Vec<ReadyRows>]) -> bool {
-        let whole = self.tick_budget(now, wants);
+        let steps = wants.iter().filter(|wants| !wants.is_empty()).count();
+        let threads = self.pool.as_ref().map_or(1, |pool| pool.threads());
+        let each = self.tick_budget(now, wants).of_parallel_steps(steps, threads);
         let mut plans: Vec<Vec<Vec<ScheduledRows>>> = Vec::with_capacity(wants.len());
         for (at, wants) in wants.iter().enumerate() {
             // Parallel steps have the same time each, and leave none to those after them.
-            let shares = self.planner.plan(at, now, wants, &[], &mut whole.clone());
+            let shares = self.planner.plan(at, now, wants, &[], &mut each.clone());
             self.charge(at, &shares);
             plans.push(self.batches(shares));
         }

@@ -3,9 +3,10 @@
 use std::iter::repeat_n;
 
 use repartee_engine::internals::audio_encoder::layer::AudioLayerShape;
-use repartee_engine::internals::audio_encoder::pieces::{UNIT, pieces};
+use repartee_engine::internals::audio_encoder::pieces::{EncoderWork, Piece, UNIT};
 use repartee_engine::internals::audio_encoder::shape::{Convolutions, EncoderShape, Positions};
 use repartee_engine::internals::audio_encoder::tower::AudioTower;
+use repartee_engine::internals::conformer::shape::ConformerShape;
 use repartee_engine::internals::{EncodingProgress, WindowInput};
 use repartee_engine_testkit::audio_encoder::Tensors;
 use repartee_engine_testkit::difference;
@@ -312,6 +313,22 @@ fn units_give_the_bits_of_whole_windows() {
     }
 }
 
+/// Multiplications of a unit, and the number of items that it was cut into.
+fn cost(work: &EncoderWork, piece: &Piece) -> (usize, usize) {
+    let (rows, heads) = (work.rows(), work.heads);
+    let part = |all: usize, some: usize, of: usize| (all / of * some, some);
+    match piece {
+        Piece::Whole => (work.stem + work.layers * (work.project + work.attend + work.finish) + work.end, 1),
+        Piece::Stem(chunks) => part(work.stem, chunks.len(), work.full_chunks.1 + 1),
+        Piece::StemRows(_, some) => part(work.stem, some.len(), rows),
+        Piece::Layers(layers) => (layers.len() * (work.project + work.attend + work.finish), layers.len()),
+        Piece::Project(_, some) => part(work.project, some.len(), rows),
+        Piece::Attend(_, some) => part(work.attend, some.len(), heads),
+        Piece::Finish(_, some) => part(work.finish, some.len(), rows),
+        Piece::End(some) => part(work.end, some.len(), work.end_rows),
+    }
+}
+
 #[test]
 fn units_of_published_encoders_are_bounded() {
     let layer = |width, heads, inner| AudioLayerShape { width, heads, inner, key_bias: false };
@@ -334,11 +351,65 @@ fn units_of_published_encoders_are_bounded() {
         projection: vec![("a", 1_280), ("b", 2_048)],
         ..large.clone()
     };
-    for (shape, multiplications) in [(base, 43e9), (large, 1_150e9), (omni, 100e9)] {
-        let units = pieces(&shape, shape.window, UNIT).len();
-        // Ranges are rounded to whole rows, heads and chunks, and a head cannot be cut.
-        let least = (multiplications / UNIT as f64 * 0.8) as usize;
-        println!("{units} units of a window of {} frames, width {}", shape.window, shape.layer.width);
-        assert!(units >= least, "{units} units, at least {least}");
+    let conformer = ConformerShape {
+        bins: 128,
+        width: 512,
+        layers: 17,
+        heads: 8,
+        inner: 2_048,
+        taps: 9,
+        channels: 256,
+        scales_rows: false,
+        adapter: vec![2_048, 2_048],
+    };
+    let towers = [("Whisper base", base, 43e9), ("Whisper large", large, 1_150e9), ("Qwen3-Omni", omni, 93e9)];
+    let towers = towers.map(|(name, shape, all)| (name, EncoderWork::of_tower(&shape, shape.window), all));
+    for (name, work, all) in towers.into_iter().chain([("LFM2.5-Audio", conformer.work(3_000), 83e9)]) {
+        for most in [UNIT / 50, UNIT, 4 * UNIT] {
+            let pieces = work.pieces(most);
+            assert_eq!(work.units(most), pieces.len(), "{name}");
+            let costs: Vec<usize> = pieces.iter().map(|piece| cost(&work, piece).0).collect();
+            let total = costs.iter().sum::<usize>() as f64;
+            assert!((total / all - 1.0).abs() < 0.15, "{name}: {total:e} multiplications of {all:e}");
+            for piece in &pieces {
+                let (cost, items) = cost(&work, piece);
+                // A head, which cannot be cut, is 288 million of Whisper's.
+                assert!(cost <= most || items == 1, "{name}: {cost} multiplications in {piece:?}");
+                assert!(most < UNIT || cost <= most, "{name}: {cost} multiplications in {piece:?}");
+            }
+            println!("{name}: {} units, the longest {}", pieces.len(), costs.iter().max().unwrap_or(&0));
+        }
+    }
+}
+
+#[test]
+fn units_are_counted_as_they_are_listed() {
+    for shape in shapes() {
+        for frames in 1..=shape.window {
+            let work = EncoderWork::of_tower(&shape, frames);
+            for most in [1, 500, 5_000, 20_000, 60_000, 200_000, usize::MAX] {
+                let pieces = work.pieces(most);
+                assert_eq!(work.units(most), pieces.len(), "{frames} frames, {most} multiplications of {shape:?}");
+                // Each row, layer and head once.
+                let of = |wanted: &dyn Fn(&Piece) -> usize| pieces.iter().map(wanted).sum::<usize>();
+                let finished = of(&|piece| match piece {
+                    Piece::Whole => work.layers * work.rows(),
+                    Piece::Layers(layers) => layers.len() * work.rows(),
+                    Piece::Finish(_, rows) => rows.len(),
+                    _ => 0,
+                });
+                assert_eq!(finished, work.layers * work.rows(), "{pieces:?}");
+                let begun = of(&|piece| match piece {
+                    Piece::Whole => work.rows(),
+                    Piece::Stem(chunks) => {
+                        let last = chunks.end == work.full_chunks.1 + 1;
+                        (chunks.len() - usize::from(last)) * work.full_chunks.0 + if last { work.last_chunk } else { 0 }
+                    }
+                    Piece::StemRows(_, rows) => rows.len(),
+                    _ => 0,
+                });
+                assert_eq!(begun, work.rows(), "{pieces:?}");
+            }
+        }
     }
 }

@@ -15,7 +15,7 @@ use repartee_engine::internals::decoder::ConvSections;
 use repartee_engine::internals::lfm2_audio::{Lfm2Audio, RecordingMel};
 use repartee_engine::internals::vocoder::frame_stage::FrameVocoder;
 use repartee_engine::internals::vocoder::stft::InverseStftStream;
-use repartee_engine::internals::{Checkpoint, FrontEnd};
+use repartee_engine::internals::{Checkpoint, EncodingProgress, FrontEnd};
 use repartee_engine::{Source, WeightPolicy};
 use repartee_engine_testkit::speech::{copy, difference_of_ids, zero};
 use repartee_engine_testkit::{Expected, difference, folder};
@@ -308,4 +308,37 @@ fn any_split_of_frames_gives_equal_bits() {
     for pieces in [&[1][..], &[2], &[3, 1], &[7], &[16, 1]] {
         assert!(decode(&ops, &model, &frames, pieces) == whole, "{pieces:?} frames at a time");
     }
+}
+
+#[test]
+fn units_give_the_bits_of_whole_recordings() {
+    let ops = Cpu::default();
+    let model = load(&ops, &checkpoint());
+    let bins = model.config.mel.bins;
+    let sound = Expected::load(NAME).tensor("turn0.audio").0;
+    let all = mel(&model, &sound);
+    let (mut spec, mut back) = (RowSpec::default(), ReadBack::default());
+    let conformer = model.conformer.with_units(usize::MAX);
+    let frames = all.len() / bins;
+    let lengths = [1, 7, 8, 9, 17, 40, frames - 1, frames];
+    let whole = lengths.map(|frames| conformer.encode(&ops, &all[..frames * bins], &mut spec, &mut back));
+    for most in [1, 10_000, 100_000, 1_000_000] {
+        let conformer = load(&ops, &checkpoint()).conformer.with_units(most);
+        for (frames, whole) in lengths.into_iter().zip(&whole) {
+            for units in [1, 3] {
+                let mut progress = EncodingProgress::default();
+                let rows = loop {
+                    assert!(progress.units < conformer.units(frames), "{} units", progress.units);
+                    let mel = &all[..frames * bins];
+                    let done = conformer.advance(&ops, mel, &mut progress, units, (&mut spec, &mut back));
+                    if let Some(rows) = done {
+                        break rows;
+                    }
+                };
+                assert_eq!(progress.units, conformer.units(frames));
+                assert!(rows == *whole, "{frames} frames in units of {most}");
+            }
+        }
+    }
+    assert!(conformer.units(frames) == 1 && load(&ops, &checkpoint()).conformer.with_units(1).units(frames) > 100);
 }

@@ -10,10 +10,12 @@ mod responses;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use repartee_engine::internals::mimo_audio::{MiMoAudio, patches};
+use repartee_engine::internals::mimo_audio::{MiMoAudio, PatchHearing, patches};
 use repartee_engine::internals::{
-    BatchEntry, Checkpoint, LogMel, Outbox, ResponseParams, StageEnd, StageItem, load_model,
+    AudioRows, BatchEntry, Checkpoint, Encoder, EncodingProgress, LogMel, Outbox, ResponseParams, StageEnd, StageItem,
+    WindowInput, load_model,
 };
 use repartee_engine::{EngineConfig, Source, WeightPolicy};
 use repartee_engine_testkit::speech::{copy, difference_of_ids, zero};
@@ -289,4 +291,38 @@ fn windows_depend_on_codes_alone() {
     println!("distance of windows {WINDOWS:?} from one decode: {:.3}", difference(&whole, &once));
     let wider = samples(&checkpoint(), &frames, [32, 8, 5], 3);
     println!("distance of windows [32, 8, 5]: {:.3}", difference(&wider, &once));
+}
+
+#[test]
+fn units_give_the_bits_of_whole_recordings() {
+    let ops = Cpu::default();
+    let sound = Expected::load(NAME).tensor("turn0.audio").0;
+    let hearing = |most: usize, patch_work: usize| {
+        let MiMoAudio { encoder, patch, config, .. } = load(&ops, &checkpoint());
+        PatchHearing::new(&ops, encoder.with_units(most), Arc::clone(&patch), (patch_work, config.decoder.hidden))
+    };
+    let (model, mut whole) = (load(&ops, &checkpoint()), hearing(usize::MAX, 1));
+    let (all, bins) = (mel(&model, &sound), model.encoder.tower().shape().bins);
+    let frames = all.len() / bins;
+    for (most, patch_work) in [(1, 1), (100_000, 1), (100_000, 100_000), (2_000_000, 1_000_000)] {
+        let mut hearing = hearing(most, patch_work);
+        for frames in [1, 3, 16, 17, frames / 2, frames - 1, frames] {
+            let window = WindowInput { data: &all[..frames * bins], index: 0 };
+            let rows = whole.encode(&[window]).pop().map(|rows| rows.rows);
+            for units in [1, 3] {
+                let mut progress = EncodingProgress::default();
+                let in_units = loop {
+                    assert!(progress.units < hearing.units(&window), "{} units", progress.units);
+                    if let Some(rows) = hearing.advance(&window, &mut progress, units) {
+                        break Some(rows);
+                    }
+                };
+                assert_eq!(progress.units, hearing.units(&window));
+                let numbers = |rows: Option<AudioRows>| rows.map(|rows| rows.rows);
+                assert!(numbers(in_units) == rows, "{frames} frames in units of {most}");
+            }
+        }
+    }
+    let window = WindowInput { data: &all, index: 0 };
+    assert!(whole.units(&window) == 1 && hearing(1, 1).units(&window) > 100);
 }

@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 
 use repartee_engine::internals::whisper::{
-    Alignment, AlignmentHead, Decoding, DecodingRules, Progress, RunPrompt, TextRows, Whisper, WhisperRecogniser,
-    WhisperSteps, WindowFeatures, load,
+    Decoding, DecodingRules, Progress, RunPrompt, TextRows, WhisperRecogniser, WhisperSteps, WindowFeatures,
+    WordAlignment, load,
 };
 use repartee_engine::internals::{
     BatchEntry, Checkpoint, Hearing, HearingOptions, Hypothesis, Recogniser, RowKind, load_model,
@@ -136,25 +136,23 @@ fn token_times_equal_the_reference() {
     for (name, samples) in WINDOWS {
         let encoded = encode(&mut steps, &features, samples);
         let decoding = decode(&mut steps, &encoded, false);
-        let Whisper { config, .. } = steps.model();
-        let (config, dim) = (config.clone(), config.decoder.width / config.decoder.heads);
-        let (position, ids, text) = decoding.aligned(&config.tokens);
-        let width = config.decoder.width;
-        let rows = encoded.len() / width;
-        let inputs = TextRows { slot: 0, ids: &ids, position, sound: rows, wanted: &[] };
-        let layers = [1, 2];
-        let (queries, keys) = (steps.queries(&inputs, &layers), steps.keys(&encoded, &layers));
-        let heads = config.alignment_heads.iter().map(|&[layer, head]| AlignmentHead {
-            queries: &queries[layer - 1],
-            keys: &keys[layer - 1],
-            width,
-            column: head * dim,
-            dim,
-        });
-        let begins = Alignment::new(heads, ids.len(), rows).begins(text);
+        let config = steps.model().config.clone();
+        let rows = encoded.len() / config.decoder.width;
         let reference: Vec<usize> =
             expected.ids(&format!("{name}.times")).0.into_iter().map(|row| row as usize).collect();
-        assert_eq!(begins, reference, "{name}");
+        // At once; then a token, a row of a layer and a head at a time; then some of each.
+        for (most, least) in [(usize::MAX, 1), (1, decoding.ids().len() + rows), (20_000, 4), (200_000, 2)] {
+            let mut work = WordAlignment::new(&config, decoding.aligned(&config.tokens), (rows, rows), most);
+            assert!(work.units_left() >= least, "{} units of {most} multiplications", work.units_left());
+            let begins = loop {
+                let left = work.units_left();
+                match work.advance(&mut steps, 0, &encoded, 1) {
+                    Some(begins) => break begins,
+                    None => assert_eq!(work.units_left(), left - 1),
+                }
+            };
+            assert_eq!(begins, reference, "{name} in units of {most}");
+        }
     }
 }
 

@@ -247,6 +247,46 @@ fn long_windows_delay_no_due_frame() {
     assert_eq!((left, most), (0, 1), "units left, and most of a tick");
 }
 
+/// Time of a tick whose steps, of these durations, run at once on some threads, each taking the next step when it is free.
+fn makespan(steps: &[Duration], threads: usize) -> Duration {
+    let mut free = vec![Duration::ZERO; threads];
+    for step in steps {
+        if let Some(first) = free.iter_mut().min() {
+            *first += *step;
+        }
+    }
+    free.into_iter().max().unwrap_or_default()
+}
+
+#[test]
+fn parallel_steps_end_before_a_frame_is_due() {
+    let now = Instant::now();
+    let unit = Duration::from_millis(5);
+    for (stages, threads) in [(2, 1), (3, 2), (4, 2), (4, 3), (4, 4), (5, 2)] {
+        let mut planner = Planner::new(SchedulingOrder::Deadline, vec![StepLimits { batch: 64, chunk: 64 }; stages]);
+        for (stage, rows) in (0..stages).flat_map(|stage| [1, 2, 4, 8].map(|rows| (stage, rows))) {
+            planner.measured(stage, StepRows::of(RowKind::Window, rows), unit * rows as u32);
+        }
+        // Each stage has more work than fits, and the last one a frame that is due.
+        let runs_out = now + Duration::from_millis(200);
+        let mut wants: Vec<Vec<ReadyRows>> =
+            (0..stages).map(|_| vec![windows(60, Urgency::First { since: now }, now)]).collect();
+        wants[stages - 1].push(want(1, 1, Urgency::Playing { runs_out }, now));
+        let each = planner.budget(now, &wants).of_parallel_steps(stages, threads);
+        let steps: Vec<Duration> = (0..stages)
+            .map(|at| {
+                let shares = planner.plan(at, now, &wants[at], &[], &mut each.clone());
+                unit * shares.iter().map(|share| share.rows).sum::<usize>() as u32
+            })
+            .collect();
+        // The last stage first, as the scheduler orders them.
+        let steps: Vec<Duration> = steps.into_iter().rev().collect();
+        assert!(steps.iter().all(|step| !step.is_zero()), "each stage goes on: {steps:?}");
+        let took = makespan(&steps, threads);
+        assert!(took < Duration::from_millis(170), "{took:?} of {stages} stages on {threads} threads: {steps:?}");
+    }
+}
+
 #[test]
 fn windows_take_short_ticks_alone_too() {
     // A caller may come at any moment: three units are 36 ms.

@@ -169,7 +169,7 @@ pub fn assemble<O: Device>(
     let width = conformer.output();
     let audio = AudioFrontEnd {
         front_end: Box::new(RecordingMel::new(config.mel.clone())),
-        encoder: Box::new(ConformerEncoder::new(&ops, conformer)),
+        encoder: Box::new(ConformerEncoder::new(&ops, conformer, config.mel.frames(config.mel.most_samples))),
     };
     let speaker = InterleavedPart {
         model: lfm,

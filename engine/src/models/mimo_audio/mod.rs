@@ -110,6 +110,14 @@ fn patch<O: Ops>(w: &Weights<'_, O>, config: &Config) -> Result<PatchEncoder<O>,
     })
 }
 
+/// Multiplications of the encoder of patches for one of them, and numbers of its row.
+fn hearing_sizes(config: &Config) -> (usize, usize) {
+    let ((shape, inner), output) = (config.input_local, config.decoder.hidden);
+    let attention = (shape.attention.heads + shape.attention.kv_heads) * shape.attention.head_dim;
+    let layer = shape.hidden * (2 * attention + 3 * inner);
+    (config.frames * (shape.layers * layer + shape.hidden * output), output)
+}
+
 /// Loads the model of a patch's codes.
 fn depth<O: Ops>(w: &Weights<'_, O>, config: &Config) -> Result<DepthModel<O>, LoadError> {
     let ((shape, inner), input) = (config.local, config.decoder.hidden);
@@ -178,7 +186,7 @@ pub fn assemble<O: Device>(
     })?;
     let audio = AudioFrontEnd {
         front_end: Box::new(front_end),
-        encoder: Box::new(PatchHearing::new(&ops, encoder, Arc::clone(&patch))),
+        encoder: Box::new(PatchHearing::new(&ops, encoder, Arc::clone(&patch), hearing_sizes(&config))),
     };
     let most_positions = config.text.max_position_embeddings;
     let context = settings.session_tokens.min(most_positions);

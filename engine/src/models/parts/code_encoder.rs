@@ -46,11 +46,33 @@ impl<O: Ops> CodeEncoder<O> {
         })
     }
 
+    /// Encoder of the rows that are joined.
+    pub fn tower(&self) -> &AudioTower<O> {
+        &self.tower
+    }
+
+    /// Returns the encoder with another bound of multiplications in a unit of its tower's work.
+    #[must_use]
+    pub fn with_units(self, most: usize) -> Self {
+        Self { tower: self.tower.with_units(most), ..self }
+    }
+
+    /// Multiplications behind the tower for a frame of codes.
+    pub fn frame_work(&self) -> usize {
+        let width = self.tower.shape().layer.width;
+        let codebooks: usize = self.codebooks.iter().map(Codebook::entries).sum();
+        (JOINED * width + codebooks) * width
+    }
+
     /// Encodes a window of mel frames as rows, one for a frame of codes.
     pub fn encode(&self, ops: &O, mel: &[f32], spec: &mut RowSpec, back: &mut ReadBack) -> HostRows {
-        let width = self.tower.shape().layer.width;
         let encoded = self.tower.encode(ops, &[WindowInput { data: mel, index: 0 }], spec, back);
-        let mut data = encoded.concat();
+        self.join(ops, encoded.concat(), spec, back)
+    }
+
+    /// Joins rows of the tower, from an even one on.
+    pub fn join(&self, ops: &O, mut data: Vec<f32>, spec: &mut RowSpec, back: &mut ReadBack) -> HostRows {
+        let width = self.tower.shape().layer.width;
         // A last row without a pair is joined with zeros.
         data.resize((data.len() / width).next_multiple_of(JOINED) * width, 0.0);
         let pairs = HostRows { width: JOINED * width, data };

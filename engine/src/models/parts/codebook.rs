@@ -24,6 +24,11 @@ impl<O: Ops> Codebook<O> {
         })
     }
 
+    /// Number of entries.
+    pub fn entries(&self) -> usize {
+        self.half_squares.len()
+    }
+
     /// Matrix to the products of rows with the entries.
     pub fn product(&self) -> &O::Weight {
         &self.product

@@ -6,32 +6,35 @@ use std::ops::Range;
 /// Width of the median filter over the sound.
 const MEDIAN: usize = 7;
 
-/// Attention of tokens to rows of sound, `[tokens, rows]`.
-#[derive(Debug, Clone, PartialEq)]
+/// Attention of tokens to rows of sound, `[tokens, rows]`: the mean of some heads.
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Alignment {
+    /// Sum of the heads.
     weights: Vec<f32>,
+    tokens: usize,
     rows: usize,
+    /// Number of heads.
+    heads: usize,
 }
 
 impl Alignment {
-    /// Computes the mean attention of some heads, each given as its queries and keys. Each head's attention is normalised
-    /// over the tokens and smoothed over the sound. `queries` is `[tokens, width]`, `keys` `[rows.., width]`, of which the
-    /// first `rows` count; `column` is the head's first column.
-    pub fn new<'a>(heads: impl Iterator<Item = AlignmentHead<'a>>, tokens: usize, rows: usize) -> Self {
-        let mut weights = vec![0.0; tokens * rows];
-        let mut count = 0;
-        for head in heads {
-            count += 1;
-            let smooth = head.attention(tokens, rows);
-            weights.iter_mut().zip(&smooth).for_each(|(sum, weight)| *sum += weight);
-        }
-        weights.iter_mut().for_each(|weight| *weight /= count.max(1) as f32);
-        Self { weights, rows }
+    /// Creates an alignment of no heads yet.
+    pub fn new(tokens: usize, rows: usize) -> Self {
+        Self { weights: vec![0.0; tokens * rows], tokens, rows, heads: 0 }
+    }
+
+    /// Adds a head: its attention, normalised over the tokens and smoothed over the sound. Its queries are of all tokens; of
+    /// its keys the first rows count.
+    pub fn add(&mut self, head: AlignmentHead<'_>) {
+        let smooth = head.attention(self.tokens, self.rows);
+        self.weights.iter_mut().zip(&smooth).for_each(|(sum, weight)| *sum += weight);
+        self.heads += 1;
     }
 
     /// Row of the sound at which each of these tokens begins.
     pub fn begins(&self, tokens: Range<usize>) -> Vec<usize> {
         let rows = self.rows;
+        let heads = self.heads.max(1) as f32;
         let weights = &self.weights[tokens.start * rows..tokens.end * rows];
         let tokens = tokens.len();
         // Least cost of a path to each pair, with a border before the first token and the first row.
@@ -49,7 +52,7 @@ impl Alignment {
                     [both, token, row] if token < both && token < row => 1,
                     _ => 2,
                 };
-                cost[at] = from[best] - weights[(token - 1) * rows + row - 1];
+                cost[at] = from[best] - weights[(token - 1) * rows + row - 1] / heads;
                 step[at] = best as u8;
             }
         }
@@ -143,7 +146,7 @@ mod tests {
     fn a_diagonal_gives_rising_times() {
         // Token t looks at rows 10 t to 10 t + 9. Elsewhere it is below the mean, so that no other path costs as little.
         let weights = (0..4 * 40).map(|i| if i / 40 == i % 40 / 10 { 1.0 } else { -0.3 }).collect();
-        assert_eq!(Alignment { weights, rows: 40 }.begins(0..4), [0, 10, 20, 30]);
+        assert_eq!(Alignment { weights, tokens: 4, rows: 40, heads: 1 }.begins(0..4), [0, 10, 20, 30]);
     }
 
     #[test]
@@ -164,6 +167,8 @@ mod tests {
         let queries: Vec<f32> = (0..tokens).flat_map(one).collect();
         let keys: Vec<f32> = (0..rows + 3).flat_map(|row| one((row / 5).min(3))).collect();
         let head = |column| AlignmentHead { queries: &queries, keys: &keys, width, column, dim: 4 };
-        assert_eq!(Alignment::new([head(0), head(4)].into_iter(), tokens, rows).begins(0..tokens), [0, 5, 10, 15]);
+        let mut alignment = Alignment::new(tokens, rows);
+        [head(0), head(4)].into_iter().for_each(|head| alignment.add(head));
+        assert_eq!(alignment.begins(0..tokens), [0, 5, 10, 15]);
     }
 }

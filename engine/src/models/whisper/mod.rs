@@ -18,6 +18,7 @@
 //! | [`schedule`] | the places of the sound at which it is decoded |
 //! | [`agreement`] | words on which successive hypotheses agree |
 //! | [`alignment`] | times of words by cross attention |
+//! | [`word_alignment`] | such times in units of bounded work |
 //! | [`words`] | words of a text with their times |
 //! | [`slot`] | the state of a recognition |
 //! | `turn` | hypotheses, stable words and cuts |
@@ -37,6 +38,7 @@ pub mod slot;
 pub mod steps;
 mod turn;
 pub mod window_encoding;
+pub mod word_alignment;
 pub mod words;
 
 use repartee_kernels::cpu::Cpu;

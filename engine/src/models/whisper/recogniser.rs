@@ -6,7 +6,6 @@
 
 use repartee_engine_api::HearingInfo;
 
-use super::alignment::{Alignment, AlignmentHead};
 use super::config::WhisperConfig;
 use super::features::WindowFeatures;
 use super::rules::DecodingRules;
@@ -15,6 +14,7 @@ use super::schedule::Schedule;
 use super::slot::{OpenSlot, Run, RunKind, RunPhase};
 use super::steps::{TextRows, WhisperSteps};
 use super::window_encoding::WindowEncoding;
+use super::word_alignment::WordAlignment;
 use crate::device::Device;
 use crate::models::parts::idle_slots::IdleSlots;
 use crate::recogniser::{HearingOptions, HypothesisOutbox, Recogniser};
@@ -139,29 +139,23 @@ impl<O: Device> WhisperRecogniser<O> {
         launched.extend(complete.map(|rows| (slot, serial, Computed::Encoded(rows))));
     }
 
-    /// Computes the attention of a slot's complete text to its sound; returns the row at which each token begins, and the
-    /// end.
-    fn begins(&mut self, slot: usize) -> Vec<usize> {
-        let Self { steps, slots, features, .. } = self;
-        let Some((_, run)) = slots[slot].as_ref().and_then(OpenSlot::running) else { return Vec::new() };
-        let RunPhase::Align(decoding) = &run.phase else { return Vec::new() };
-        let WhisperConfig { alignment_heads, decoder, tokens, .. } = &steps.model().config;
-        let (alignment_heads, width, dim) = (alignment_heads.clone(), decoder.width, decoder.width / decoder.heads);
-        let mut layers: Vec<usize> = alignment_heads.iter().map(|[layer, _]| *layer).collect();
-        layers.sort_unstable();
-        layers.dedup();
-        let rows = run.encoded.len() / width;
-        let (position, mut ids, text) = decoding.aligned(tokens);
-        ids.truncate(rows.min(decoder.positions - position));
-        let inputs = TextRows { slot, ids: &ids, position, sound: rows, wanted: &[] };
-        let (queries, keys) = (steps.queries(&inputs, &layers), steps.keys(&run.encoded, &layers));
-        let heads = alignment_heads.iter().filter_map(|&[layer, head]| {
-            let at = layers.iter().position(|other| *other == layer)?;
-            let (queries, keys) = (queries.get(at)?, keys.get(at)?);
-            Some(AlignmentHead { queries, keys, width, column: head * dim, dim })
-        });
-        let spoken = run.samples.div_ceil(2 * features.config().hop_length).clamp(1, rows);
-        Alignment::new(heads, ids.len(), spoken).begins(text.start..text.end.min(ids.len()))
+    /// Alignment of a complete text to the sound of its run.
+    pub(super) fn alignment(&self, run: &Run, decoding: &Decoding) -> Box<WordAlignment> {
+        let config = self.config();
+        let rows = run.encoded.len() / config.decoder.width;
+        let spoken = run.samples.div_ceil(2 * self.features.config().hop_length).clamp(1, rows.max(1));
+        let most = self.steps.model().encoder.unit();
+        Box::new(WordAlignment::new(config, decoding.aligned(&config.tokens), (rows, spoken), most))
+    }
+
+    /// Does units of work of a slot's alignment.
+    fn advance_alignment(&mut self, slot: usize, units: usize) {
+        let Self { steps, slots, launched, .. } = self;
+        let Some(open) = &mut slots[slot] else { return };
+        let serial = open.serial;
+        let Some(Run { phase: RunPhase::Align(_, work), encoded, .. }) = &mut open.run else { return };
+        let begins = work.advance(steps, slot, encoded, units);
+        launched.extend(begins.map(|begins| (slot, serial, Computed::Begins(begins))));
     }
 }
 
@@ -267,7 +261,7 @@ impl<O: Device> Recogniser for WhisperRecogniser<O> {
                 1 => RunnableRows::rows(1, RowKind::Decode),
                 count => RunnableRows::rows(count, RowKind::Prefill),
             },
-            Some((RunPhase::Align(_), _)) => RunnableRows::rows(1, RowKind::Window),
+            Some((RunPhase::Align(_, work), _)) => RunnableRows::rows(work.units_left(), RowKind::Window),
         }
     }
 
@@ -288,15 +282,14 @@ impl<O: Device> Recogniser for WhisperRecogniser<O> {
                     let count = self.count(decoding, &run.encoded).min(rows.max(1));
                     texts.push((slot, serial, decoding.wanted(count), count));
                 }
-                RunPhase::Align(_) => complete.push((slot, serial)),
+                RunPhase::Align(..) => complete.push((slot, rows)),
             }
         }
         for (slot, units) in parts {
             self.advance_window(slot, units);
         }
-        for (slot, serial) in complete {
-            let begins = self.begins(slot);
-            self.launched.push((slot, serial, Computed::Begins(begins)));
+        for (slot, units) in complete {
+            self.advance_alignment(slot, units);
         }
         let Self { steps, slots, launched, .. } = self;
         if !windows.is_empty() {

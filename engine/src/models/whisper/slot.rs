@@ -4,6 +4,7 @@ use repartee_engine_api::TranscriptDetails;
 
 use super::run::{Decoding, ScoredToken};
 use super::window_encoding::WindowEncoding;
+use super::word_alignment::WordAlignment;
 
 /// Reason of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,8 +26,8 @@ pub enum RunPhase {
     Encode(WindowEncoding),
     /// The next tokens are computed.
     Decode(Decoding),
-    /// The text is complete; its words are timed.
-    Align(Decoding),
+    /// The text is complete; its words are timed, unit by unit.
+    Align(Decoding, Box<WordAlignment>),
 }
 
 /// A decoding of the sound so far, or of all of it.

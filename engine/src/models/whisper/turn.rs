@@ -43,11 +43,13 @@ impl<O: Device> WhisperRecogniser<O> {
                     Progress::Continues | Progress::Ended => return self.judge(slot, run, decoding),
                 }
             }
-            (RunPhase::Align(decoding), Computed::Begins(begins)) if run.kind == RunKind::Final => {
+            (RunPhase::Align(decoding, _), Computed::Begins(begins)) if run.kind == RunKind::Final => {
                 self.note_details(slot, &run, &decoding, &begins, decoding.text.len());
                 return self.conclude(slot, &run, decoding.text.clone(), decoding.language);
             }
-            (RunPhase::Align(decoding), Computed::Begins(begins)) => return self.cut(slot, &run, &decoding, &begins),
+            (RunPhase::Align(decoding, _), Computed::Begins(begins)) => {
+                return self.cut(slot, &run, &decoding, &begins);
+            }
             (RunPhase::Nothing, _) => {
                 let text = self.slots[slot].as_ref()?.text.clone();
                 self.note_untimed(slot, &run, &text);
@@ -122,7 +124,9 @@ impl<O: Device> WhisperRecogniser<O> {
             decoding.text.clone()
         };
         if (run.kind == RunKind::Cut || (recorded && run.kind == RunKind::Final)) && !text.is_empty() {
-            run.phase = RunPhase::Align(decoding.with_text(text));
+            let decoding = decoding.with_text(text);
+            let work = self.alignment(&run, &decoding);
+            run.phase = RunPhase::Align(decoding, work);
             self.slots[slot].as_mut()?.run = Some(run);
             return None;
         }

@@ -19,8 +19,8 @@ pub enum Piece {
     Whole,
     /// The convolutions over some chunks.
     Stem(Range<usize>),
-    /// The convolutions for some rows of the only chunk.
-    StemRows(Range<usize>),
+    /// The convolutions for some rows of a chunk.
+    StemRows(usize, Range<usize>),
     /// A range of layers, each with all of its rows.
     Layers(Range<usize>),
     /// Queries, keys and values of rows in a layer.
@@ -29,15 +29,153 @@ pub enum Piece {
     Attend(usize, Range<usize>),
     /// The rest of a layer for some rows.
     Finish(usize, Range<usize>),
-    /// Norm and projection.
-    End,
+    /// Norm and projection of some rows, or of all if they cannot be cut.
+    End(Range<usize>),
 }
 
-/// Cuts `0..count`, which take `work` multiplications together, into ranges of about `most`.
-pub fn ranges(count: usize, work: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
-    let parts = work.div_ceil(most.max(1)).clamp(1, count.max(1));
+/// Cuts `0..count`, which take `work` multiplications together, into ranges of at most `most`, or of one. None has more than one
+/// more than another, but the last one.
+pub fn ranges(count: usize, work: usize, most: usize) -> impl ExactSizeIterator<Item = Range<usize>> {
+    let of_one = work.div_ceil(count.max(1)).max(1);
+    let parts = count.div_ceil((most / of_one).max(1)).max(1);
     let each = count.div_ceil(parts).max(1);
     (0..count).step_by(each).map(move |from| from..(from + each).min(count))
+}
+
+/// Work of an encoder over one window: its parts, and the multiplications of each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EncoderWork {
+    /// Rows of each chunk but the last one, and their number.
+    pub full_chunks: (usize, usize),
+    /// Rows of the last chunk.
+    pub last_chunk: usize,
+    /// Multiplications of the convolutions over all chunks.
+    pub stem: usize,
+    /// Number of layers.
+    pub layers: usize,
+    /// Number of layers whose rows are kept; 0 if none are.
+    pub kept: usize,
+    /// Attention heads of a layer.
+    pub heads: usize,
+    /// Multiplications of a layer over all rows: queries, keys and values; attention; the rest.
+    pub project: usize,
+    /// See `project`.
+    pub attend: usize,
+    /// See `project`.
+    pub finish: usize,
+    /// Multiplications after the layers.
+    pub end: usize,
+    /// Rows after the layers, if they can be cut; otherwise 1.
+    pub end_rows: usize,
+}
+
+impl EncoderWork {
+    /// Work of an encoder of Whisper's kind over `frames` mel frames.
+    pub fn of_tower(shape: &EncoderShape, frames: usize) -> Self {
+        let chunks = frames.div_ceil(shape.chunk).max(1);
+        let full_chunks = (shape.convolutions.rows(shape.chunk), chunks - 1);
+        let last_chunk = shape.convolutions.rows(frames - (chunks - 1) * shape.chunk);
+        let rows = full_chunks.0 * full_chunks.1 + last_chunk;
+        let (width, inner) = (shape.layer.width, shape.layer.inner);
+        let widths = std::iter::once(width).chain(shape.projection.iter().map(|(_, width)| *width));
+        Self {
+            full_chunks,
+            last_chunk,
+            stem: stem_work(shape, frames),
+            layers: shape.layers,
+            kept: shape.skip.unwrap_or(0).min(shape.layers),
+            heads: shape.layer.heads,
+            project: rows * 3 * width * width,
+            attend: 2 * rows * rows * width,
+            finish: rows * (width * width + 2 * width * inner),
+            end: widths.zip(&shape.projection).map(|(input, (_, output))| rows * input * output).sum(),
+            end_rows: 1,
+        }
+    }
+
+    /// Rows of all chunks.
+    pub fn rows(&self) -> usize {
+        self.full_chunks.0 * self.full_chunks.1 + self.last_chunk
+    }
+
+    fn layer(&self) -> usize {
+        self.project + self.attend + self.finish
+    }
+
+    /// True if the whole window is one unit.
+    fn is_whole(&self, most: usize) -> bool {
+        self.stem.saturating_add(self.layers * self.layer()).saturating_add(self.end) <= most
+    }
+
+    /// Multiplications of a row of the convolutions.
+    fn stem_row(&self) -> usize {
+        self.stem.div_ceil(self.rows().max(1))
+    }
+
+    /// True if a chunk's convolutions are more than a unit.
+    fn cuts_chunks(&self, most: usize) -> bool {
+        self.stem_row() * self.full_chunks.0.max(self.last_chunk) > most
+    }
+
+    /// Rows of chunks, in order.
+    fn chunks(&self) -> impl Iterator<Item = usize> {
+        let Self { full_chunks: (rows, count), last_chunk, .. } = *self;
+        (0..=count).map(move |at| if at < count { rows } else { last_chunk })
+    }
+
+    /// The two ranges of layers between which rows are kept.
+    fn spans(&self) -> [Range<usize>; 2] {
+        [0..self.kept, self.kept..self.layers]
+    }
+
+    /// Number of units with at most about `most` multiplications each: as many as [`EncoderWork::pieces`] lists.
+    pub fn units(&self, most: usize) -> usize {
+        if self.is_whole(most) {
+            return 1;
+        }
+        let stem: usize = if self.cuts_chunks(most) {
+            let of_chunk = |rows: usize| ranges(rows, rows * self.stem_row(), most).len();
+            self.full_chunks.1 * of_chunk(self.full_chunks.0) + of_chunk(self.last_chunk)
+        } else {
+            ranges(self.full_chunks.1 + 1, self.stem, most).len()
+        };
+        let layers: usize = if self.layer() <= most {
+            self.spans().iter().map(|span| ranges(span.len(), span.len() * self.layer(), most).len()).sum()
+        } else {
+            let of_rows = |work| ranges(self.rows(), work, most).len();
+            self.layers * (of_rows(self.project) + ranges(self.heads, self.attend, most).len() + of_rows(self.finish))
+        };
+        stem + layers + ranges(self.end_rows, self.end, most).len()
+    }
+
+    /// Units with at most about `most` multiplications each.
+    pub fn pieces(&self, most: usize) -> Vec<Piece> {
+        if self.is_whole(most) {
+            return vec![Piece::Whole];
+        }
+        let mut pieces: Vec<Piece> = if self.cuts_chunks(most) {
+            let cut = |(at, rows): (usize, usize)| {
+                ranges(rows, rows * self.stem_row(), most).map(move |rows| Piece::StemRows(at, rows))
+            };
+            self.chunks().enumerate().flat_map(cut).collect()
+        } else {
+            ranges(self.full_chunks.1 + 1, self.stem, most).map(Piece::Stem).collect()
+        };
+        if self.layer() <= most {
+            for span in self.spans() {
+                let cut = ranges(span.len(), span.len() * self.layer(), most);
+                pieces.extend(cut.map(|cut| Piece::Layers(span.start + cut.start..span.start + cut.end)));
+            }
+        } else {
+            for at in 0..self.layers {
+                pieces.extend(ranges(self.rows(), self.project, most).map(|rows| Piece::Project(at, rows)));
+                pieces.extend(ranges(self.heads, self.attend, most).map(|heads| Piece::Attend(at, heads)));
+                pieces.extend(ranges(self.rows(), self.finish, most).map(|rows| Piece::Finish(at, rows)));
+            }
+        }
+        pieces.extend(ranges(self.end_rows, self.end, most).map(Piece::End));
+        pieces
+    }
 }
 
 /// Multiplications of the convolutions over `frames` mel frames.
@@ -52,42 +190,4 @@ fn stem_work(shape: &EncoderShape, frames: usize) -> usize {
             convolutions + frames.div_ceil(8) * c * bins.div_ceil(8) * width
         }
     }
-}
-
-/// Units of a window of `frames` mel frames, with at most about `most` multiplications each.
-pub fn pieces(shape: &EncoderShape, frames: usize, most: usize) -> Vec<Piece> {
-    let full = shape.convolutions.rows(shape.chunk) * (frames / shape.chunk);
-    let rows = full + shape.convolutions.rows(frames % shape.chunk);
-    let (width, inner, layers) = (shape.layer.width, shape.layer.inner, shape.layers);
-    let project = rows * 3 * width * width;
-    let attend = 2 * rows * rows * width;
-    let finish = rows * (width * width + 2 * width * inner);
-    let layer = project + attend + finish;
-    let stem = stem_work(shape, frames);
-    let widths = std::iter::once(width).chain(shape.projection.iter().map(|(_, width)| *width));
-    let end: usize = widths.zip(&shape.projection).map(|(input, (_, output))| rows * input * output).sum();
-    if stem.saturating_add(layers * layer).saturating_add(end) <= most {
-        return vec![Piece::Whole];
-    }
-    let chunks = frames.div_ceil(shape.chunk);
-    let mut pieces: Vec<Piece> = match shape.convolutions {
-        Convolutions::Conv1d if chunks == 1 => ranges(rows, stem, most).map(Piece::StemRows).collect(),
-        Convolutions::Conv1d | Convolutions::Conv2d { .. } => ranges(chunks, stem, most).map(Piece::Stem).collect(),
-    };
-    if layer <= most {
-        // The rows of a layer that are added later are kept between two units.
-        let before = shape.skip.unwrap_or(0).min(layers);
-        for part in [0..before, before..layers] {
-            let cut = ranges(part.len(), part.len() * layer, most);
-            pieces.extend(cut.map(|cut| Piece::Layers(part.start + cut.start..part.start + cut.end)));
-        }
-    } else {
-        for at in 0..layers {
-            pieces.extend(ranges(rows, project, most).map(|rows| Piece::Project(at, rows)));
-            pieces.extend(ranges(shape.layer.heads, attend, most).map(|heads| Piece::Attend(at, heads)));
-            pieces.extend(ranges(rows, finish, most).map(|rows| Piece::Finish(at, rows)));
-        }
-    }
-    pieces.push(Piece::End);
-    pieces
 }

@@ -6,21 +6,42 @@ use repartee_kernels::{Ops, ReadBack, RowSpec, SequenceRows, SpecLayout, StepKey
 
 use super::convolutions::{Chunk, starts};
 use super::layer::LayerSegments;
-use super::pieces::{Piece, pieces};
+use super::pieces::{EncoderWork, Piece};
+use super::shape::{Convolutions, EncoderShape};
 use super::tower::{AudioTower, Span, TowerPositions};
 use crate::model::{EncodingProgress, WindowInput};
 use crate::models::parts::rows::{HostRows, in_step};
 
-/// Mel frames on each side of a piece whose rows see beyond it; an even number.
+/// Mel frames on each side of a piece whose rows see beyond it; an even number. Their rows are dropped.
 const HALO: usize = 4;
 
 /// Buffers of a step.
 type Buffers<'a> = (&'a mut RowSpec, &'a mut ReadBack);
 
+/// Part of a chunk with the frames that some of its rows see, and the number of its first rows that are dropped: the
+/// convolutions see zeros before them.
+fn part_of<'a>(chunk: &Chunk<'a>, rows: &Range<usize>, shape: &EncoderShape) -> (Chunk<'a>, usize) {
+    let (from, to) = match shape.convolutions {
+        Convolutions::Conv1d => ((2 * rows.start).saturating_sub(HALO), 2 * rows.end + HALO),
+        // Each convolution reads one row above its own and one below. A row more above keeps the zeros there away from those
+        // that are wanted; the frame below the last row is a row's own.
+        Convolutions::Conv2d { .. } => (8 * rows.start.saturating_sub(1), 8 * rows.end),
+    };
+    let to = to.min(chunk.frames);
+    // An image ends in frames of zeros.
+    let mel = &chunk.mel[from * shape.bins..(to * shape.bins).min(chunk.mel.len())];
+    let first = shape.convolutions.rows(from);
+    let own = match shape.convolutions {
+        Convolutions::Conv1d => shape.convolutions.rows(to - from),
+        Convolutions::Conv2d { .. } => rows.end - first,
+    };
+    (Chunk { mel, frames: to - from, rows: own, first: chunk.first + first }, rows.start - first)
+}
+
 impl<O: Ops> AudioTower<O> {
     /// Number of units of work of a window of `frames` mel frames.
     pub fn units(&self, frames: usize) -> usize {
-        pieces(self.shape(), frames, self.most).len()
+        EncoderWork::of_tower(self.shape(), frames).units(self.most)
     }
 
     /// Bytes of the numbers between two units of the longest window; 0 if it is one unit.
@@ -44,7 +65,8 @@ impl<O: Ops> AudioTower<O> {
         units: usize,
         (spec, back): Buffers<'_>,
     ) -> Option<Vec<f32>> {
-        let all = pieces(self.shape(), window.data.len() / self.shape().bins, self.most);
+        let work = EncoderWork::of_tower(self.shape(), window.data.len() / self.shape().bins);
+        let all = work.pieces(self.most);
         for piece in all.iter().skip(progress.units).take(units) {
             if *piece == Piece::Whole {
                 progress.units += 1;
@@ -80,17 +102,11 @@ impl<O: Ops> AudioTower<O> {
                 self.run(ops, &[mine], &Span { before: None, layers: 0..0, ends: false }, (spec, back));
                 progress.rows.extend_from_slice(&back.numbers[..rows * width]);
             }
-            Piece::StemRows(range) => {
-                // Some frames more on both sides: their rows see beyond the piece, and are dropped.
-                let (bins, all) = (shape.bins, chunks[0].mel);
-                let from = (2 * range.start).saturating_sub(HALO);
-                let to = (2 * range.end + HALO).min(all.len() / bins);
-                let mel = &all[from * bins..to * bins];
-                let rows = shape.convolutions.rows(to - from);
-                let piece = Chunk { mel, frames: to - from, rows, first: from / 2 };
+            Piece::StemRows(chunk, range) => {
+                let (piece, skipped) = part_of(&chunks[*chunk], range, shape);
                 self.run(ops, &[vec![piece]], &Span { before: None, layers: 0..0, ends: false }, (spec, back));
-                let mine = range.start - from / 2..range.end - from / 2;
-                progress.rows.extend_from_slice(&back.numbers[mine.start * width..mine.end * width]);
+                let mine = skipped * width..(skipped + range.len()) * width;
+                progress.rows.extend_from_slice(&back.numbers[mine]);
             }
             Piece::Layers(layers) => {
                 let span = Span { before: Some((&progress.rows, &[])), layers: layers.clone(), ends: false };
@@ -126,7 +142,7 @@ impl<O: Ops> AudioTower<O> {
                     self.keep(layer + 1, progress);
                 }
             }
-            Piece::End => {
+            Piece::End(_) => {
                 let tokens = shape.pooled(rows);
                 let span = Span { before: Some((&progress.rows, &progress.skipped)), layers: 0..0, ends: true };
                 self.run(ops, &[chunks.to_vec()], &span, (spec, back));

@@ -5,6 +5,8 @@
 //! too: `Pᵀ (q + v)`, rotated by the query's position, and constants rotated by the key's. Each head gets these numbers
 //! behind its own, and plain attention over the longer heads has the scores.
 
+use std::ops::Range;
+
 use repartee_kernels::{Ops, SegmentShape, WeightLayout};
 
 use super::shape::ConformerShape;
@@ -103,31 +105,44 @@ impl<O: Ops> RelativeAttention<O> {
         })
     }
 
-    /// Attention of normed rows within their segments.
-    pub fn forward(&self, ops: &O, x: &O::T, at: &Positions<'_, O>) -> O::T {
-        let [q, k, v] = [&self.query, &self.key, &self.value].map(|(weight, bias)| ops.linear(x, weight, Some(bias)));
+    /// Queries, keys and values of normed rows.
+    pub fn project(&self, ops: &O, x: &O::T) -> [O::T; 3] {
+        [&self.query, &self.key, &self.value].map(|(weight, bias)| ops.linear(x, weight, Some(bias)))
+    }
+
+    /// Attention of some heads within the rows' segments: of their queries, keys and values, to their columns.
+    pub fn attend(&self, ops: &O, [q, k, v]: &[O::T; 3], heads: Range<usize>, at: &Positions<'_, O>) -> O::T {
         let head = self.width / self.heads;
         let of_head = |x: &O::T, number: usize| ops.narrow(x, number * head, head);
         // The kernel divides by the root of the longer head's width.
         let by = ((head + self.width) as f32 / head as f32).sqrt();
-        let met: Vec<O::T> = self
-            .positions
+        let met: Vec<O::T> = self.positions[heads.clone()]
             .iter()
             .enumerate()
-            .map(|(number, (weight, bias))| ops.linear(&of_head(&q, number), weight, Some(bias)))
+            .map(|(number, (weight, bias))| ops.linear(&of_head(q, number), weight, Some(bias)))
             .collect();
         let met = ops.rotary(ops.concat_columns(&met.iter().collect::<Vec<_>>()), at.batch, at.frequencies);
         let longer = |x: &O::T, positions: &dyn Fn(usize) -> O::T| {
-            let parts: Vec<O::T> = (0..self.heads).flat_map(|number| [of_head(x, number), positions(number)]).collect();
+            let parts: Vec<O::T> =
+                (0..heads.len()).flat_map(|number| [of_head(x, number), positions(number)]).collect();
             ops.concat_columns(&parts.iter().collect::<Vec<_>>())
         };
-        let q = longer(&q, &|number| ops.narrow(&met, number * self.width, self.width));
+        let q = longer(q, &|number| ops.narrow(&met, number * self.width, self.width));
         let q = ops.scale_all(q, by);
-        let [k, v] = [k, v].map(|x| longer(&x, &|_| ops.copy(at.keys)));
-        let h = ops.segment_attention_at(&q, &k, &v, at.segments, SegmentShape::whole(self.heads));
+        let [k, v] = [k, v].map(|x| longer(x, &|_| ops.copy(at.keys)));
+        let h = ops.segment_attention_at(&q, &k, &v, at.segments, SegmentShape::whole(heads.len()));
         // The values' further numbers have no use.
-        let h = ops.reshape(ops.narrow(&ops.reshape(h, head + self.width), 0, head), self.width);
-        ops.linear(&h, &self.out.0, Some(&self.out.1))
+        ops.reshape(ops.narrow(&ops.reshape(h, head + self.width), 0, head), heads.len() * head)
+    }
+
+    /// Result of the attention of all heads.
+    pub fn out(&self, ops: &O, attended: &O::T) -> O::T {
+        ops.linear(attended, &self.out.0, Some(&self.out.1))
+    }
+
+    /// Attention of normed rows within their segments.
+    pub fn forward(&self, ops: &O, x: &O::T, at: &Positions<'_, O>) -> O::T {
+        self.out(ops, &self.attend(ops, &self.project(ops, x), 0..self.heads, at))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The encoder's weights, and its step over one window.
+//! The encoder's weights, and its step over one window. [`unfinished`](super::unfinished) runs a part of that.
 
 use repartee_kernels::row_spec::{BatchSection, SegmentSection, SpecSection};
 use repartee_kernels::{Activation, Ops, ReadBack, RowSpec, SequenceRows, SpecLayout, StepKey};
@@ -9,19 +9,22 @@ use super::shape::ConformerShape;
 use super::subsampling::{Subsampling, SubsamplingSections};
 use crate::device::Device;
 use crate::elements::AudioRows;
-use crate::model::{Encoder, WindowInput};
+use crate::model::{Encoder, EncodingProgress, WindowInput};
 use crate::models::load_error::LoadError;
 use crate::models::parts::audio_encoder::layer::{NORM_EPS, linear, norm};
+use crate::models::parts::audio_encoder::pieces::UNIT;
 use crate::models::parts::weights::Weights;
 
 /// A FastConformer encoder and its adapter.
 pub struct Conformer<O: Ops> {
-    shape: ConformerShape,
-    subsampling: Subsampling<O>,
-    positions: PositionTable<O>,
-    layers: Vec<ConformerLayer<O>>,
+    pub(super) shape: ConformerShape,
+    pub(super) subsampling: Subsampling<O>,
+    pub(super) positions: PositionTable<O>,
+    pub(super) layers: Vec<ConformerLayer<O>>,
     adapter_norm: (O::Weight, O::Weight),
     adapter: Vec<(O::Weight, O::Weight)>,
+    /// Most multiplications of a unit of work.
+    pub(super) most: usize,
 }
 
 /// Sections of the row spec for one window.
@@ -47,8 +50,21 @@ impl<O: Ops> Conformer<O> {
             layers: (0..shape.layers).map(layer).collect::<Result<_, _>>()?,
             adapter_norm: norm(adapter, "0", shape.width)?,
             adapter: matrices.collect::<Result<_, _>>()?,
+            // A device that captures steps is fast, and would capture each part of each size.
+            most: if w.ops().eager_steps().is_some() { usize::MAX } else { UNIT },
             shape,
         })
+    }
+
+    /// Returns the encoder with another bound of multiplications in a unit of work.
+    #[must_use]
+    pub fn with_units(self, most: usize) -> Self {
+        Self { most, ..self }
+    }
+
+    /// Sizes of the encoder.
+    pub fn shape(&self) -> &ConformerShape {
+        &self.shape
     }
 
     /// Width of an encoded row.
@@ -85,11 +101,14 @@ impl<O: Ops> Conformer<O> {
         back.numbers[..own * self.output()].to_vec()
     }
 
+    /// Rows before the layers.
+    pub(super) fn begin(&self, ops: &O, spec: &O::Spec, sections: &SubsamplingSections) -> O::T {
+        let x = self.subsampling.forward(ops, spec, sections);
+        if self.shape.scales_rows { ops.scale_all(x, (self.shape.width as f32).sqrt()) } else { x }
+    }
+
     fn forward(&self, ops: &O, spec: &O::Spec, sections: &ConformerSections) -> O::T {
-        let mut x = self.subsampling.forward(ops, spec, &sections.subsampling);
-        if self.shape.scales_rows {
-            x = ops.scale_all(x, (self.shape.width as f32).sqrt());
-        }
+        let mut x = self.begin(ops, spec, &sections.subsampling);
         let batch = ops.batch_at(spec, sections.batch);
         let keys = self.positions.keys(ops, &ops.index(spec, sections.zeros), &batch);
         let at = Positions {
@@ -99,9 +118,14 @@ impl<O: Ops> Conformer<O> {
             frequencies: self.positions.frequencies(),
         };
         for layer in &self.layers {
-            x = layer.forward(ops, x, &at);
+            x = layer.forward(ops, x, self.shape.heads, &at);
         }
-        let mut x = ops.layer_norm(&x, &self.adapter_norm.0, &self.adapter_norm.1, NORM_EPS);
+        self.adapt(ops, &x)
+    }
+
+    /// Rows of the layers to those of the language model, each independent of the others.
+    pub(super) fn adapt(&self, ops: &O, x: &O::T) -> O::T {
+        let mut x = ops.layer_norm(x, &self.adapter_norm.0, &self.adapter_norm.1, NORM_EPS);
         for (at, (weight, bias)) in self.adapter.iter().enumerate() {
             x = ops.linear(&if at > 0 { ops.activation(x, Activation::Gelu) } else { x }, weight, Some(bias));
         }
@@ -113,22 +137,50 @@ impl<O: Ops> Conformer<O> {
 pub struct ConformerEncoder<O: Ops> {
     ops: O,
     conformer: Conformer<O>,
+    /// Most frames of a window.
+    most_frames: usize,
     spec: RowSpec,
     back: ReadBack,
 }
 
 impl<O: Device> ConformerEncoder<O> {
-    /// Creates an encoder on a device with buffers of its own.
-    pub fn new(ops: &O, conformer: Conformer<O>) -> Self {
-        Self { ops: ops.with_own_buffers(), conformer, spec: RowSpec::default(), back: ReadBack::default() }
+    /// Creates an encoder of windows of at most `most_frames` frames, on a device with buffers of its own.
+    pub fn new(ops: &O, conformer: Conformer<O>, most_frames: usize) -> Self {
+        let (ops, spec, back) = (ops.with_own_buffers(), RowSpec::default(), ReadBack::default());
+        Self { ops, conformer, most_frames, spec, back }
+    }
+
+    fn heard(&self, rows: Vec<f32>) -> AudioRows {
+        AudioRows { count: rows.len() / self.conformer.output(), rows }
     }
 }
 
 impl<O: Device> Encoder for ConformerEncoder<O> {
     fn encode(&mut self, windows: &[WindowInput<'_>]) -> Vec<AudioRows> {
-        let Self { ops, conformer, spec, back } = self;
-        let encoded = windows.iter().map(|window| conformer.encode(ops, window.data, spec, back));
-        encoded.map(|rows| AudioRows { count: rows.len() / conformer.output(), rows }).collect()
+        let encode = |window: &WindowInput<'_>| {
+            let rows = self.conformer.encode(&self.ops, window.data, &mut self.spec, &mut self.back);
+            self.heard(rows)
+        };
+        windows.iter().map(encode).collect()
+    }
+
+    fn units(&self, window: &WindowInput<'_>) -> usize {
+        self.conformer.units(window.data.len() / self.conformer.shape().bins)
+    }
+
+    fn advance(
+        &mut self,
+        window: &WindowInput<'_>,
+        progress: &mut EncodingProgress,
+        units: usize,
+    ) -> Option<AudioRows> {
+        let Self { ops, conformer, spec, back, .. } = self;
+        let rows = conformer.advance(ops, window.data, progress, units, (spec, back))?;
+        Some(self.heard(rows))
+    }
+
+    fn unfinished_bytes(&self) -> usize {
+        self.conformer.unfinished_bytes(self.most_frames)
     }
 
     fn end_idle_period(&mut self) -> bool {

@@ -1,5 +1,7 @@
 //! A layer, `ConformerLayer` of NeMo: half a feed-forward block, attention, a convolution over time, and another half.
 
+use std::ops::Range;
+
 use repartee_kernels::{Activation, Ops, WeightLayout};
 
 use super::attention::{Positions, RelativeAttention};
@@ -104,14 +106,36 @@ impl<O: Ops> ConformerLayer<O> {
         })
     }
 
-    /// Runs rows through the layer.
-    pub fn forward(&self, ops: &O, x: O::T, at: &Positions<'_, O>) -> O::T {
-        let normed = |x: &O::T, norm: &Linear<O>| ops.layer_norm(x, &norm.0, &norm.1, NORM_EPS);
+    /// The first block, and queries, keys and values of its rows. Each row is independent of the others.
+    pub fn project(&self, ops: &O, x: O::T) -> (O::T, [O::T; 3]) {
         let x = self.blocks[0].forward(ops, x);
         let (norm, attention) = &self.attention;
-        let x = ops.add(attention.forward(ops, &normed(&x, norm), at), &x);
-        let (norm, convolution) = &self.convolution;
-        let x = ops.add(convolution.forward(ops, &normed(&x, norm), at.segments), &x);
-        normed(&self.blocks[1].forward(ops, x), &self.norm)
+        let projected = attention.project(ops, &normed(ops, &x, norm));
+        (x, projected)
     }
+
+    /// Attention of some heads; see [`RelativeAttention::attend`].
+    pub fn attend(&self, ops: &O, projected: &[O::T; 3], heads: Range<usize>, at: &Positions<'_, O>) -> O::T {
+        self.attention.1.attend(ops, projected, heads, at)
+    }
+
+    /// The rest of the layer: `x` has the rows of the first block, `attended` those of all heads. A row depends on those that
+    /// the convolution sees.
+    pub fn finish(&self, ops: &O, attended: &O::T, x: &O::T, segments: &O::Index) -> O::T {
+        let x = ops.add(self.attention.1.out(ops, attended), x);
+        let (norm, convolution) = &self.convolution;
+        let x = ops.add(convolution.forward(ops, &normed(ops, &x, norm), segments), &x);
+        normed(ops, &self.blocks[1].forward(ops, x), &self.norm)
+    }
+
+    /// Runs rows through the layer, which has `heads` attention heads.
+    pub fn forward(&self, ops: &O, x: O::T, heads: usize, at: &Positions<'_, O>) -> O::T {
+        let (x, projected) = self.project(ops, x);
+        self.finish(ops, &self.attend(ops, &projected, 0..heads, at), &x, at.segments)
+    }
+}
+
+/// Applies a norm.
+fn normed<O: Ops>(ops: &O, x: &O::T, norm: &Linear<O>) -> O::T {
+    ops.layer_norm(x, &norm.0, &norm.1, NORM_EPS)
 }
