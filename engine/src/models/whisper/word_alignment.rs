@@ -110,7 +110,8 @@ impl WordAlignment {
     ) -> Option<Vec<usize>> {
         let units = if self.whole && units > 0 { self.pieces.len() } else { units };
         let to = self.pieces.len().min(self.done + units);
-        for piece in self.pieces[self.done..to].to_vec() {
+        while self.done < to {
+            let piece = self.pieces[self.done].clone();
             self.run(steps, slot, encoded, &piece);
             self.done += 1;
         }
