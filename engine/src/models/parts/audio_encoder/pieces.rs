@@ -57,11 +57,11 @@ pub struct EncoderWork {
     pub kept: usize,
     /// Attention heads of a layer.
     pub heads: usize,
-    /// Multiplications of a layer over all rows: queries, keys and values; attention; the rest.
+    /// Multiplications of a layer's queries, keys and values over all rows.
     pub project: usize,
-    /// See `project`.
+    /// Multiplications of its attention.
     pub attend: usize,
-    /// See `project`.
+    /// Multiplications of the rest of it.
     pub finish: usize,
     /// Multiplications after the layers.
     pub end: usize,
