@@ -9,7 +9,7 @@ REPORT := target/report
 BUILT := $${CARGO_TARGET_DIR:-target}/release
 
 .DEFAULT_GOAL := help
-.PHONY: fuzz help run run-real test-real bench-real release test test-cuda gpu-pack test-long test-hostile screenshots conformance lint check-words bench bench-build loadtest knee soak realtime-vs-chat graph setup-test bench-call bench-cascade bench-engine bench-families bench-heard bench-interruptions bench-turns bench-weights bench-size weight-loss eval-model eval-weights sound-sample
+.PHONY: fuzz help run run-real test-real bench-real release test test-cuda gpu-pack test-long test-hostile screenshots conformance lint check-words bench bench-build loadtest knee numbers soak realtime-vs-chat graph setup-test bench-call bench-cascade bench-engine bench-families bench-heard bench-interruptions bench-turns bench-weights bench-size weight-loss eval-model eval-weights sound-sample
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -189,6 +189,9 @@ knee:  ## Search the largest number of callers within the limits, with the demo 
 	$(LOAD) knee --voice demo $(ARGS)
 	$(LOAD) knee --voice canned $(ARGS)
 	$(LOAD) peer
+
+numbers:  ## Write the reports of target/report into docs/numbers.md
+	python3 scripts/numbers_page.py $(REPORT) docs/numbers.md
 
 soak:  ## Run eight callers for MINUTES (60) and check that memory and delays stay constant; writes target/report/soak.{json,html}
 	@$(SETUP) build load
