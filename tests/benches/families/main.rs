@@ -1,9 +1,15 @@
-//! `decode bench-families`: the model families of [docs/families.md](../../docs/families.md) compared with their
+//! `decode bench-families`: the model families of [docs/families.md](../../../docs/families.md) compared with their
 //! references, on small random checkpoints and on random weights of published dimensions;
 //! `cargo bench --bench families -- NAME ...` measures some.
 //!
 //! The references do not stream, so comparable measures are the time per step of a language model, per second of
 //! decoded sound and per second of the whole answer; our time to the first sound has no peer.
+//!
+//! - this page: Qwen3-TTS and Qwen2.5-Omni, whose references run here
+//! - `speakers`: LFM2.5-Audio, CosyVoice3 and Ming beside torch; `mimo`: MiMo-Audio
+
+mod mimo;
+mod speakers;
 
 use std::time::Duration;
 
@@ -256,16 +262,22 @@ fn each((seconds, rows): (f64, f64)) -> f64 {
 fn main() -> Result<()> {
     // `cargo bench` adds its own option.
     let names: Vec<String> = std::env::args().skip(1).filter(|name| !name.starts_with('-')).collect();
-    let known: Vec<&str> = CASES.iter().map(|case| case.name).collect();
+    let others = speakers::CASES.iter().map(|case| case.name).chain([mimo::NAME]);
+    let known: Vec<&str> = CASES.iter().map(|case| case.name).chain(others).collect();
     if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
         anyhow::bail!("there is no `{unknown}`: {}", known.join(", "));
     }
     let threads = std::thread::available_parallelism()?.get();
     let mut rows = Vec::new();
-    for case in CASES {
-        if names.iter().any(|name| name == case.name) || (names.is_empty() && case.usual) {
-            rows.extend(case.measure(threads)?);
-        }
+    let wanted = |name: &str, usual: bool| (names.is_empty() && usual) || names.iter().any(|other| other == name);
+    for case in CASES.iter().filter(|case| wanted(case.name, case.usual)) {
+        rows.extend(case.measure(threads)?);
+    }
+    for case in speakers::CASES.iter().filter(|case| wanted(case.name, true)) {
+        rows.extend(case.measure(threads)?);
+    }
+    if wanted(mimo::NAME, true) {
+        rows.extend(mimo::measure(threads)?);
     }
     side_by_side::finish("families", rows)
 }

@@ -1,0 +1,215 @@
+//! LFM2.5-Audio, CosyVoice3, Ming and MiMo-Audio in published dimensions with random weights: the real-time factor of an
+//! answer, its first sound, and steps beside torch on the same sizes. No published package of these families runs here, so
+//! the peers are torch derivations and transformers' layers.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use repartee_engine::measure::{MeasuredTurn, TurnReport, measure};
+use repartee_engine::{EngineConfig, Source, Synthetic, WeightPolicy};
+use repartee_report::ReportRow;
+use repartee_tests::side_by_side::reference;
+use repartee_tests::tools::root;
+use serde::Deserialize;
+
+use super::{each, took};
+
+/// One measured family, with weights in one format.
+pub struct SpeakerCase {
+    /// Name on the command line.
+    pub name: &'static str,
+    folder: &'static str,
+    weights: WeightPolicy,
+    /// Seconds heard, tokens (characters of a given text), and seconds of sound.
+    turn: (u64, u32, f64),
+    /// Stage of the language model, and name of its row.
+    language: (&'static str, &'static str),
+    /// Stages that make sound, and name of their row.
+    sound: (&'static [&'static str], &'static str),
+    peer: Option<Peer>,
+    aims: &'static str,
+}
+
+/// Script of a peer.
+struct Peer {
+    script: &'static str,
+    dtypes: &'static [&'static str],
+    note: &'static str,
+}
+
+const LFM2: &str = "models/dimensions/lfm2.5-audio-1.5b";
+const COSYVOICE3: &str = "models/dimensions/fun-cosyvoice3-0.5b";
+const FLOW: (&[&str], &str) = (&["flow"], "flow for a second of sound");
+const FLOW_PEER: Option<Peer> = Some(Peer {
+    script: "tests/parity/cosyvoice3/bench_reference.py",
+    dtypes: &["float32", "bfloat16"],
+    note: "the peer solves all chunks at once with the same mask, ours one after another",
+});
+
+/// Measured families.
+pub const CASES: &[SpeakerCase] = &[
+    SpeakerCase {
+        name: "lfm2.5-int4",
+        folder: LFM2,
+        weights: WeightPolicy::Int4,
+        turn: (5, 24, 3.0),
+        language: ("language_model", "position with the codes of a frame"),
+        sound: (&["detokenizer"], "detokenizer for a second of sound"),
+        peer: None,
+        aims: "aims: RTF 0.6, first sound 600 ms after 5 s of speech",
+    },
+    SpeakerCase {
+        name: "lfm2.5-bf16",
+        folder: LFM2,
+        weights: WeightPolicy::Bf16,
+        turn: (5, 12, 1.0),
+        language: ("language_model", "position with the codes of a frame"),
+        sound: (&["detokenizer"], "detokenizer for a second of sound"),
+        peer: Some(Peer {
+            script: "tests/parity/lfm2_audio/bench_reference.py",
+            dtypes: &["bfloat16"],
+            note: "the peer is transformers' Lfm2 layers with a head, without the codes of a frame",
+        }),
+        aims: "the same bytes as the peer's",
+    },
+    SpeakerCase {
+        name: "cosyvoice3-bf16",
+        folder: COSYVOICE3,
+        weights: WeightPolicy::Bf16,
+        turn: (0, 60, 5.0),
+        language: ("speech_lm", "code"),
+        sound: FLOW,
+        peer: FLOW_PEER,
+        aims: "aims: RTF 1.6, first sound 1.7 s",
+    },
+    SpeakerCase {
+        name: "cosyvoice3-int8",
+        folder: COSYVOICE3,
+        weights: WeightPolicy::Int8,
+        turn: (0, 60, 5.0),
+        language: ("speech_lm", "code"),
+        sound: FLOW,
+        peer: None,
+        aims: "aims: RTF 1.0, first sound 1.7 s",
+    },
+    SpeakerCase {
+        name: "ming-bf16",
+        folder: "models/dimensions/ming-omni-tts-0.5b",
+        weights: WeightPolicy::Bf16,
+        turn: (0, 60, 1.2),
+        language: ("speech_lm", "step with the solve of a patch, 0.32 s"),
+        sound: (&["vae"], "decoder of latents for a second of sound"),
+        peer: Some(Peer {
+            script: "tests/parity/ming/bench_reference.py",
+            dtypes: &["float32", "bfloat16"],
+            note: "the peer is a step of transformers' Qwen2 and the derivation's solve",
+        }),
+        aims: "no aim",
+    },
+];
+
+/// Output of a peer's script.
+#[derive(Debug, Deserialize)]
+struct PeerFigures {
+    /// Time of a step of the language model, in ms.
+    step_ms: Option<f64>,
+    /// Time of the sound's stages for a second of sound, in ms.
+    sound_ms_per_second: Option<f64>,
+}
+
+impl SpeakerCase {
+    /// Settings of the engine.
+    fn config(&self, threads: usize) -> EngineConfig {
+        EngineConfig {
+            sessions: 1,
+            out_of_band: 0,
+            session_tokens: 512,
+            threads: Some(threads),
+            weights: self.weights,
+            ..EngineConfig::default()
+        }
+    }
+
+    fn note(&self, threads: usize) -> String {
+        let weights = format!("{:?}", self.weights).to_lowercase();
+        format!("published dimensions, random weights in {weights}; {threads} threads; {}", self.aims)
+    }
+
+    /// Measures ours and the peer, one after the other.
+    pub fn measure(&self, threads: usize) -> Result<Vec<ReportRow>> {
+        let name = self.name;
+        let (heard, text_tokens, sound) = self.turn;
+        let (input, sound) = (Duration::from_secs(heard), Duration::from_secs_f64(sound));
+        let turn = MeasuredTurn { input, text_tokens, sound, seed: 7 };
+        let ours = measure(drawn(self.folder), &self.config(threads), turn)?;
+        println!("{name}: {:.2?}\n  {:.2?}", ours.sequential, ours.parallel);
+        for row in &ours.stages {
+            println!("  {} {}: {} steps, {} rows, {:.2?}", row.stage, row.kind, row.steps, row.rows, row.took);
+        }
+        ensure!(!ours.sequential.sound.is_zero(), "{name} said nothing");
+        let (answer, note) = (&ours.parallel, self.note(threads));
+        let seconds = answer.sound.as_secs_f64();
+        let more = format!("{note}; {seconds:.2} s of sound; {} MB resident", ours.resident >> 20);
+        let alone = |measure: &str, value, unit, note: &str| {
+            ReportRow::without_peer(format!("{name}: {measure}"), value, unit, note)
+        };
+        let mut rows = vec![
+            alone("RTF of the whole answer", answer.whole.as_secs_f64() / seconds, "", &more),
+            alone("time to the first sound", 1e3 * answer.first_sound.as_secs_f64(), "ms", &note),
+        ];
+        let step = each(took(&ours, |row| row.stage == self.language.0 && row.kind == "decode"));
+        let made = self.made(&ours);
+        let making =
+            self.sound.0.iter().map(|stage| took(&ours, |row| row.stage == *stage).0).sum::<f64>() * 1e3 / made;
+        let mut peers = Vec::new();
+        for (dtype, peer) in self.peer.iter().flat_map(|peer| peer.dtypes.iter().map(move |dtype| (dtype, peer))) {
+            let arguments = ["--threads".to_owned(), threads.to_string(), "--dtype".to_owned(), (*dtype).to_owned()];
+            let arguments = std::iter::once(root().join(self.folder).display().to_string()).chain(arguments);
+            let found: PeerFigures = reference("REPARTEE_REFERENCE_PYTHON", peer.script, arguments)?;
+            println!("{name}: the peer in {dtype}: {found:.2?}");
+            peers.push((found, format!("{note}; peer in {dtype}: {}", peer.note)));
+        }
+        for (label, ours, of) in [
+            (self.language.1, step, (|peer: &PeerFigures| peer.step_ms) as fn(&PeerFigures) -> Option<f64>),
+            (self.sound.1, making, |peer: &PeerFigures| peer.sound_ms_per_second),
+        ] {
+            let beside = peers.iter().filter_map(|(found, note)| Some((of(found)?, note)));
+            let compared: Vec<ReportRow> = beside
+                .map(|(peer, note)| {
+                    ReportRow::lower_is_better(format!("{name}: {label}"), ours, peer, "ms", note.clone())
+                })
+                .collect();
+            if compared.is_empty() {
+                rows.push(alone(label, ours, "ms", &note));
+            }
+            rows.extend(compared);
+        }
+        if self.sound.0 == FLOW.0 {
+            rows.push(alone("share of the machine's peak of products in the flow", 100.0 * share(&ours), "%", &note));
+        }
+        Ok(rows)
+    }
+
+    /// Seconds of sound that its stages made: a solve of ten steps is a second, of which a part may not be heard.
+    fn made(&self, ours: &TurnReport) -> f64 {
+        if self.sound.0 == FLOW.0 {
+            let solves = took(ours, |row| row.stage == "flow").1 / 10.0;
+            return solves.max(1.0);
+        }
+        ours.sequential.sound.as_secs_f64()
+    }
+}
+
+/// Share of the measured peak at which the flow's steps compute, with everything between their products.
+fn share(ours: &TurnReport) -> f64 {
+    let rows = ours.stages.iter().filter(|row| row.stage == "flow");
+    let (least, took) = rows.fold((0.0, 0.0), |(least, took), row| {
+        (least + ours.machine.lower_bound(row.products).1, took + row.took.as_secs_f64())
+    });
+    least / took
+}
+
+/// Random weights of a folder's dimensions.
+pub fn drawn(folder: &str) -> Source {
+    Source::Synthetic(Synthetic { folder: root().join(folder), seed: 1, layers: None, skewed: false })
+}
