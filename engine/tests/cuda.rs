@@ -1,5 +1,5 @@
-//! The demo model on a CUDA device: its text and samples equal the CPU's. `make test-cuda` runs it on a simulated
-//! device.
+//! The demo model and the small checkpoints of families on a CUDA device: text and samples equal the CPU's. `make test-cuda`
+//! runs it on a simulated device.
 #![cfg(feature = "cuda")]
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
@@ -11,7 +11,8 @@ use repartee_engine::quantise::quantise;
 use repartee_engine::{DeviceChoice, EngineConfig, Source, WeightPolicy};
 use repartee_engine_api::{Command, Respond, Role, Sampling};
 use repartee_engine_testkit::driven::{Response, serve, submit};
-use repartee_engine_testkit::{Expected, brief_copy, greedy_copy, root};
+use repartee_engine_testkit::speech::copy;
+use repartee_engine_testkit::{Expected, brief_copy, folder, greedy_copy, root};
 
 /// A small engine: the simulated device's memory is the host's.
 fn config(device: DeviceChoice) -> EngineConfig {
@@ -96,6 +97,129 @@ fn solved_sound_is_the_processors() {
     compare(&[expected], &[found], 1e-3);
 }
 
+/// Family whose small checkpoint speaks on both devices.
+struct Speaker {
+    fixture: &'static str,
+    /// generation_config.json of the likeliest text and codes; `None` for a family whose draws have a seed.
+    greedy: Option<&'static str>,
+    /// True if the question is a recording of the fixture; otherwise it is text.
+    hears: bool,
+    voice: Option<&'static str>,
+    /// Settings of a stage.
+    options: (&'static str, &'static [(&'static str, usize)]),
+    /// Changes of a file that make the answer brief, because the device is simulated.
+    brief: (&'static str, &'static [(&'static str, &'static str)]),
+    max_tokens: u32,
+}
+
+impl Speaker {
+    fn turn(&self, device: DeviceChoice) -> Response {
+        let began = Instant::now();
+        let copy = copy(&folder(self.fixture).join("checkpoint"));
+        if let Some(greedy) = self.greedy {
+            std::fs::write(copy.path().join("generation_config.json"), greedy).unwrap();
+        }
+        let (file, changes) = self.brief;
+        for (from, to) in changes {
+            let text = std::fs::read_to_string(copy.path().join(file)).unwrap();
+            assert!(text.contains(from), "{from}");
+            std::fs::write(copy.path().join(file), text.replacen(from, to, 1)).unwrap();
+        }
+        let mut config = config(device);
+        let (stage, options) = self.options;
+        let options = options.iter().map(|(name, value)| ((*name).to_owned(), *value));
+        config.stages.entry(stage.to_owned()).or_default().options.extend(options);
+        let mut engine = serve(copy.path(), &config);
+        let session = engine.open();
+        if self.hears {
+            submit(&session, Command::Append(Expected::load(self.fixture).tensor("turn0.audio").0));
+            submit(&session, Command::Commit { item: 1 });
+        } else {
+            submit(&session, Command::text(1, Role::User, "the fox"));
+        }
+        let voice = self.voice.map(str::to_owned);
+        let respond = Respond { voice, seed: 7, max_tokens: Some(self.max_tokens), ..Respond::new(1, 2) };
+        let answer = engine.respond(&session, respond).unwrap();
+        drop(session);
+        assert_eq!(engine.left_behind(), (0, 0));
+        println!("{} on {device}: {:.1} s", self.fixture, began.elapsed().as_secs_f64());
+        answer
+    }
+
+    fn compare(&self) {
+        let [expected, found] = [DeviceChoice::Cpu, DeviceChoice::Cuda(0)].map(|device| self.turn(device));
+        compare(&[expected], &[found], 1e-4);
+    }
+}
+
+#[test]
+fn lfm2_audio_speaks_as_on_the_processor() {
+    let changes = &[
+        (r#""interleaved_n_text": 6"#, r#""interleaved_n_text": 1"#),
+        (r#""interleaved_n_audio": 12"#, r#""interleaved_n_audio": 2"#),
+    ];
+    Speaker {
+        fixture: "lfm2_audio",
+        greedy: Some(r#"{"audio_temperature": 0.0}"#),
+        hears: true,
+        voice: None,
+        options: ("detokenizer", &[]),
+        brief: ("config.json", changes),
+        max_tokens: 3,
+    }
+    .compare();
+}
+
+#[test]
+fn cosyvoice3_speaks_as_on_the_processor() {
+    // Two chunks or more, behind a recording's.
+    let changes = &[
+        ("chunk_size: 25", "chunk_size: 10"),
+        ("mix_ratio: [5, 15]", "mix_ratio: [3, 4]\n    max_token_text_ratio: 4"),
+    ];
+    Speaker {
+        fixture: "cosyvoice3",
+        greedy: None,
+        hears: false,
+        voice: Some("recorded"),
+        options: ("flow", &[("left_chunks", 1)]),
+        brief: ("cosyvoice3.yaml", changes),
+        max_tokens: 8,
+    }
+    .compare();
+}
+
+#[test]
+fn mimo_audio_speaks_as_on_the_processor() {
+    Speaker {
+        fixture: "mimo_audio",
+        greedy: Some(r#"{"text_temperature": 0.0, "audio_temperature": 0.0}"#),
+        hears: true,
+        voice: None,
+        // Windows shorter than the response.
+        options: ("codec", &[("left_codes", 12), ("right_codes", 4), ("new_codes", 5)]),
+        brief: ("config.json", &[]),
+        max_tokens: 4,
+    }
+    .compare();
+}
+
+#[test]
+fn ming_speaks_as_on_the_processor() {
+    for fixture in ["ming_tts", "ming_flash"] {
+        Speaker {
+            fixture,
+            greedy: None,
+            hears: false,
+            voice: None,
+            options: ("speech_lm", &[("most_patches", 6)]),
+            brief: ("config.json", &[]),
+            max_tokens: 64,
+        }
+        .compare();
+    }
+}
+
 /// Every format loads, and decode steps are captured with it.
 #[test]
 fn integer_weights_are_loaded() {
@@ -110,8 +234,8 @@ fn integer_weights_are_loaded() {
 }
 
 /// A short spoken answer on the device, from a checkpoint in a folder.
-fn short_answer(folder: &Path, weights: WeightPolicy) -> Response {
-    let mut engine = serve(folder, &EngineConfig { weights, ..config(DeviceChoice::Cuda(0)) });
+fn short_answer(checkpoint: &Path, weights: WeightPolicy) -> Response {
+    let mut engine = serve(checkpoint, &EngineConfig { weights, ..config(DeviceChoice::Cuda(0)) });
     let session = engine.open();
     submit(&session, Command::text(1, Role::User, "What is the capital of France?"));
     let sampling = Some(Sampling { temperature: 0.0, top_k: 0, top_p: 1.0, repetition_penalty: 1.0 });
