@@ -20,7 +20,7 @@ enum Family {
 
 use Family::{NotServedYet, Served};
 
-const FAMILIES: [(&str, Family); 10] = [
+const FAMILIES: [(&str, Family); 11] = [
     ("Qwen3-Omni", Served("dense")),
     ("Qwen2.5-Omni", Served("omni25")),
     ("Qwen3-TTS", Served("tts_custom")),
@@ -30,6 +30,7 @@ const FAMILIES: [(&str, Family); 10] = [
     ("Ming-omni-tts", Served("ming_tts")),
     ("Ming-flash-omni's talker", Served("ming_flash")),
     ("Covo-Audio", NotServedYet("config.json", r#"{"architectures": ["CovoAudioForConditionalGeneration"]}"#)),
+    ("Fun-Audio-Chat", NotServedYet("config.json", r#"{"architectures": ["FunAudioChatForConditionalGeneration"]}"#)),
     ("Dynin-Omni", NotServedYet("config.json", r#"{"architectures": ["DyninOmniForConditionalGeneration"]}"#)),
 ];
 
