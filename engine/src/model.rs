@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use repartee_engine_api::{EVENT_QUEUE, EnrolError, HearingInfo, Recording, Tool};
+use repartee_engine_api::{EVENT_QUEUE, EnrolError, HearingInfo, ReadingInstructions, Recording, Tool};
 use repartee_kernels::cpu::pool::Pool;
 use repartee_spoken::ReasoningMarks;
 use thiserror::Error;
@@ -196,6 +196,11 @@ pub trait PromptTemplate: Send {
     /// Instructions that ask the model for a transcript of the caller's audio, if it was taught some; `None` for a request in
     /// plain words.
     fn transcription(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Instructions with which the model reads the caller's message aloud, if it was taught some.
+    fn reading(&self) -> Option<ReadingInstructions> {
         None
     }
 

@@ -38,7 +38,7 @@ pub use remote::{
     RemoteAnswer, RemoteCall, RemoteEnd, RemoteEvent, RemoteMessage, RemoteRequest, RemoteThinker, RemoteUsage,
 };
 pub use remote_failure::{RemoteFailure, RemoteFailureKind};
-pub use speech_engine::{ModelInfo, Recording, SpeechEngine};
+pub use speech_engine::{ModelInfo, ReadingInstructions, Recording, SpeechEngine};
 pub use tenant::{Tenant, TenantWork};
 pub use transcript::{HearingInfo, TimedWord, TranscriptDetails, TranscriptQuality};
 pub use work::{EngineLoad, StageWork};

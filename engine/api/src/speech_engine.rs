@@ -41,6 +41,9 @@ pub struct ModelInfo {
     pub hearing: HearingInfo,
     /// True if the model speaks a given text ([`Respond::streamed`]).
     pub given_text: bool,
+    /// Instructions with which the model reads the caller's message aloud, if it was taught some; `None` for other models and
+    /// for those of [`Self::given_text`].
+    pub reads_messages: Option<ReadingInstructions>,
     /// True if the model only speaks given texts, and writes no answers of its own.
     pub reads_only: bool,
     /// True if the model speaks a given text of any length as one response, a clause at a time.
@@ -58,6 +61,23 @@ pub struct ModelInfo {
     pub instructions: String,
     /// Sampling rate of the recordings for new voices, in Hz; `None` if the list of voices is fixed.
     pub recording_rate: Option<u32>,
+}
+
+/// Instructions that a model was taught for reading a message aloud.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadingInstructions {
+    /// Sentence that asks for it.
+    pub task: &'static str,
+    /// Sentence behind it, if the request has no instructions of its own.
+    pub usual: &'static str,
+}
+
+impl ReadingInstructions {
+    /// Writes the instructions of a request behind the task.
+    pub fn with(&self, instructions: &str) -> String {
+        let own = instructions.trim();
+        format!("{} {}", self.task, if own.is_empty() { self.usual } else { own })
+    }
 }
 
 /// Recording of a voice, for [`SpeechEngine::enrol`].

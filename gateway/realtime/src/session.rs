@@ -45,6 +45,7 @@ use super::transcriber::Transcriber;
 ///     transcribes: false,
 ///     hearing: HearingInfo::default(),
 ///     given_text: false,
+///     reads_messages: None,
 ///     reads_clauses: false,
 ///     reads_only: false,
 ///     whole_texts: false,

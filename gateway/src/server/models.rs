@@ -86,7 +86,7 @@ impl ModelCapabilities {
             transcription: info.transcribes,
             translation: info.hearing.translates,
             word_times: info.hearing.word_times,
-            speech: info.given_text,
+            speech: info.given_text || info.reads_messages.is_some(),
             speech_only: info.given_text && info.reads_only,
             cloning: info.recording_rate.is_some(),
             images: false,

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use repartee_engine::{Engine, EngineConfig, Source};
 use repartee_engine_api::{Command, SessionError};
+use repartee_engine_testkit::folder;
+use repartee_engine_testkit::speech::copy;
 use repartee_media::pcm;
 use repartee_media::resample::Resampler;
 use repartee_testkit::scripted::{FRAME_SAMPLES, Script, voice, voice_at};
@@ -16,7 +19,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use repartee_gateway_testkit::http::{Chunked, Reply, send};
-use repartee_gateway_testkit::{PATIENCE, Running, find, serve_checkpoint};
+use repartee_gateway_testkit::{PATIENCE, Running, connect, find, serve_checkpoint, serve_engine, sound};
 
 const PATH: &str = "/v1/audio/speech";
 const TEXT: &str = "One two three. Four five!";
@@ -129,6 +132,37 @@ async fn a_family_at_44_khz_is_read_aloud() {
     assert!(samples.iter().any(|sample| sample.abs() > 0.01));
     let pcm = speak("pcm").await;
     assert!(pcm.status == 200 && pcm.bytes.len() >= 2 * 5 * PATCH[1], "{}", pcm.bytes.len());
+    running.abort();
+}
+
+#[tokio::test]
+async fn a_taught_model_reads_a_message() {
+    const READ: &str = "the lazy dog sings";
+    let copy = copy(&folder("lfm2_audio").join("checkpoint"));
+    std::fs::write(copy.path().join("generation_config.json"), r#"{"audio_temperature": 0.0}"#).unwrap();
+    let engine = Engine::start(Source::Folder(copy.path().to_owned()), &EngineConfig::default()).unwrap();
+    let (address, running) = serve_engine(engine).await;
+    for (given, whole) in [
+        ("", "Perform TTS. Use the US male voice."),
+        ("Use the UK female voice.", "Perform TTS. Use the UK female voice."),
+    ] {
+        let asked = json!({"model": "lfm", "input": READ, "response_format": "wav", "instructions": given});
+        let headers = [("content-type", "application/json")];
+        let reply = send(address, "POST", PATH, &headers, asked.to_string().as_bytes()).await;
+        assert_eq!(reply.status, 200, "{reply:?}");
+        // The same as a message with these instructions.
+        let mut client = connect(address).await;
+        let content = json!([{"type": "input_text", "text": READ}]);
+        let item = json!({"type": "message", "role": "user", "content": content});
+        client.send(json!({"type": "conversation.item.create", "item": item})).await;
+        let response = json!({"instructions": whole, "max_output_tokens": READ.len() + 1});
+        client.send(json!({"type": "response.create", "response": response})).await;
+        let heard = sound(&client.until("response.done").await);
+        assert!(wav_samples(&reply.bytes) == heard, "{given}: other samples");
+        assert!(!given.is_empty() || heard.iter().any(|sample| sample.abs() > 0.01), "{} samples", heard.len());
+    }
+    let model = send(address, "GET", "/v1/models", &[], b"").await.json();
+    assert_eq!(model["data"][0]["repartee"]["speech"], true, "{model}");
     running.abort();
 }
 

@@ -56,6 +56,7 @@ impl ScriptedEngine {
             transcribes: script.has_transcription,
             hearing: HearingInfo::default(),
             given_text: true,
+            reads_messages: None,
             reads_clauses: script.reads_clauses,
             reads_only: false,
             whole_texts: false,

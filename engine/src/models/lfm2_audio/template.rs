@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use repartee_engine_api::Role;
+use repartee_engine_api::{ReadingInstructions, Role};
 
 use super::script::TurnScript;
 use crate::checkpoint::{Checkpoint, CheckpointError};
@@ -18,6 +18,8 @@ use crate::text::Tokenizer;
 const IN_TURN: &str = "Respond with interleaved text and audio.";
 /// First word of the published system messages that ask for text and speech in sequence: `Perform ASR.`, `Perform TTS. ..`.
 const IN_SEQUENCE: &str = "Perform";
+/// System message that asks for a text to be read aloud, and the voice of requests that describe none.
+const READ: ReadingInstructions = ReadingInstructions { task: "Perform TTS.", usual: "Use the US male voice." };
 /// System message that asks for a transcript.
 const TRANSCRIBE: &str = "Perform ASR.";
 
@@ -173,5 +175,9 @@ impl PromptTemplate for Template {
 
     fn transcription(&self) -> Option<&'static str> {
         Some(TRANSCRIBE)
+    }
+
+    fn reading(&self) -> Option<ReadingInstructions> {
+        Some(READ)
     }
 }

@@ -54,6 +54,7 @@ fn model() -> ModelInfo {
         transcribes: true,
         hearing: HearingInfo::default(),
         given_text: true,
+        reads_messages: None,
         reads_clauses: false,
         reads_only: false,
         whole_texts: false,

@@ -60,6 +60,8 @@ pub(super) struct SpeechPlan {
     pub tempo: f64,
     /// Instructions for the model; may be empty.
     pub instructions: String,
+    /// True if the model reads a message of the caller, as the instructions ask, instead of text that streams in.
+    pub is_message: bool,
     /// Format of the response's audio.
     pub format: SpeechFormat,
     /// True if the response is server-sent events.
@@ -114,7 +116,7 @@ impl SpeechPlan {
     }
 
     fn of(request: &Request, info: &ModelInfo) -> Result<Self, ErrorBody> {
-        if !info.given_text {
+        if !info.given_text && info.reads_messages.is_none() {
             return refuse(
                 "model",
                 format!("`{}` cannot read a given text aloud: use /v1/chat/completions", info.name),
@@ -135,10 +137,12 @@ impl SpeechPlan {
             }
             (Some(paced.voice), paced.tempo)
         };
+        let own = request.instructions.as_deref().unwrap_or_default();
         Ok(Self {
             voice,
             tempo,
-            instructions: request.instructions.clone().unwrap_or_default(),
+            instructions: info.reads_messages.map_or_else(|| own.to_owned(), |reading| reading.with(own)),
+            is_message: info.reads_messages.is_some(),
             format: format(request.response_format.as_deref())?,
             events: match request.stream_format.as_deref() {
                 None | Some("audio") => false,

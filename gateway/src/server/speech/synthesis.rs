@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use repartee_engine_api::{Command, Event, FinishReason, Respond, ResponseId};
+use repartee_engine_api::{Command, Event, FinishReason, MessageContent, Respond, ResponseId, ResponseInput, Role};
 use repartee_media::tempo::Tempo;
 use repartee_spoken::SentenceEnd;
 use serde::Serialize;
@@ -71,7 +71,7 @@ impl SpeechSynthesis {
         let tempo = Tempo::new(rate, plan.tempo);
         let respond = Respond {
             voice: plan.voice,
-            streamed: true,
+            streamed: !plan.is_message,
             input: Some(Vec::new()),
             instructions: Some(plan.instructions),
             tools: Some(Vec::new()),
@@ -133,7 +133,10 @@ impl SpeechSynthesis {
                 }
             }
         }
+        // A message is requested once it is complete.
+        let streams = self.respond.streamed;
         while self.open <= AHEAD
+            && self.pieces.front().is_some_and(|(_, ended)| *ended || streams)
             && let Some((text, ended)) = self.pieces.pop_front()
         {
             self.request(text, ended);
@@ -148,6 +151,11 @@ impl SpeechSynthesis {
         let respond = Respond { max_tokens: u32::try_from(most).ok(), ..self.respond.clone() };
         self.respond.response += 1;
         self.respond.item += 1;
+        if !respond.streamed {
+            let message = ResponseInput::Content(MessageContent::Text { role: Role::User, text });
+            self.generation.submit([Command::Respond(Respond { input: Some(vec![message]), ..respond })]);
+            return;
+        }
         self.generation.submit([Command::Respond(respond), Command::StreamText { response, text }]);
         if ended {
             self.generation.submit([Command::EndText { response }]);
