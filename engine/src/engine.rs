@@ -181,7 +181,7 @@ impl Engine {
             transcribes: model.transcribes(config.transcribes),
             hearing: model.hearing_info(config.translates),
             given_text: model.codec.is_some() && model.template.streamed(&[]).is_some(),
-            reads_messages: model.codec.and(model.template.reading()),
+            reads_messages: model.codec.and(model.template.given_text_instructions()),
             reads_only: model.stages.first().is_some_and(|stage| !stage.writes()),
             // In a cascade the text has the limit of a response's tokens.
             reads_clauses: model.stages.first().is_some_and(|stage| stage.output_kind() == EdgeKind::Clauses),

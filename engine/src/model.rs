@@ -200,7 +200,7 @@ pub trait PromptTemplate: Send {
     }
 
     /// Instructions with which the model reads the caller's message aloud, if it was taught some.
-    fn reading(&self) -> Option<ReadingInstructions> {
+    fn given_text_instructions(&self) -> Option<ReadingInstructions> {
         None
     }
 

@@ -103,7 +103,7 @@ struct Speaker {
     /// generation_config.json of the likeliest text and codes; `None` for a family whose draws have a seed.
     greedy: Option<&'static str>,
     /// True if the question is a recording of the fixture; otherwise it is text.
-    hears: bool,
+    audio_input: bool,
     voice: Option<&'static str>,
     /// Settings of a stage.
     options: (&'static str, &'static [(&'static str, usize)]),
@@ -131,7 +131,7 @@ impl Speaker {
         config.stages.entry(stage.to_owned()).or_default().options.extend(options);
         let mut engine = serve(copy.path(), &config);
         let session = engine.open();
-        if self.hears {
+        if self.audio_input {
             submit(&session, Command::Append(Expected::load(self.fixture).tensor("turn0.audio").0));
             submit(&session, Command::Commit { item: 1 });
         } else {
@@ -161,7 +161,7 @@ fn lfm2_audio_speaks_as_on_the_processor() {
     Speaker {
         fixture: "lfm2_audio",
         greedy: Some(r#"{"audio_temperature": 0.0}"#),
-        hears: true,
+        audio_input: true,
         voice: None,
         options: ("detokenizer", &[]),
         brief: ("config.json", changes),
@@ -180,7 +180,7 @@ fn cosyvoice3_speaks_as_on_the_processor() {
     Speaker {
         fixture: "cosyvoice3",
         greedy: None,
-        hears: false,
+        audio_input: false,
         voice: Some("recorded"),
         options: ("flow", &[("left_chunks", 1)]),
         brief: ("cosyvoice3.yaml", changes),
@@ -194,7 +194,7 @@ fn mimo_audio_speaks_as_on_the_processor() {
     Speaker {
         fixture: "mimo_audio",
         greedy: Some(r#"{"text_temperature": 0.0, "audio_temperature": 0.0}"#),
-        hears: true,
+        audio_input: true,
         voice: None,
         // Windows shorter than the response.
         options: ("codec", &[("left_codes", 12), ("right_codes", 4), ("new_codes", 5)]),
@@ -210,7 +210,7 @@ fn ming_speaks_as_on_the_processor() {
         Speaker {
             fixture,
             greedy: None,
-            hears: false,
+            audio_input: false,
             voice: None,
             options: ("speech_lm", &[("most_patches", 6)]),
             brief: ("config.json", &[]),

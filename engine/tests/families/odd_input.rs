@@ -56,7 +56,7 @@ fn ask(session: &SessionHandle, text: &str) {
 }
 
 /// Runs `input` in one session and a question in another at once. The odd one ends in a response or a typed error.
-fn beside(engine: &mut Driven, alone: &Response, (name, input): (&str, Vec<Command>)) {
+fn with_neighbour(engine: &mut Driven, alone: &Response, (name, input): (&str, Vec<Command>)) {
     let (odd, other) = (engine.open(), engine.open());
     engine.settle();
     for command in input {
@@ -97,10 +97,10 @@ fn odd_input_ends_typed_and_disturbs_nobody() {
         engine.settle();
         for (name, text) in texts() {
             let input = vec![Command::text(ITEM, Role::User, &text), respond()];
-            beside(&mut engine, &alone, (&format!("{fixture}, {name}"), input));
+            with_neighbour(&mut engine, &alone, (&format!("{fixture}, {name}"), input));
         }
         for (name, recording) in rate.map(recordings).into_iter().flatten() {
-            beside(&mut engine, &alone, (&format!("{fixture}, {name}"), spoken(&recording, rate.unwrap_or(1))));
+            with_neighbour(&mut engine, &alone, (&format!("{fixture}, {name}"), spoken(&recording, rate.unwrap_or(1))));
         }
     }
 }

@@ -46,7 +46,7 @@ const FLOW_PEER: Option<Peer> = Some(Peer {
     note: "the peer solves all chunks at once with the same mask, ours one after another",
 });
 
-/// Measured families.
+/// Families by their format of weights, in the order in which they are measured.
 pub const CASES: &[SpeakerCase] = &[
     SpeakerCase {
         name: "lfm2.5-int4",

@@ -177,7 +177,7 @@ impl PromptTemplate for Template {
         Some(TRANSCRIBE)
     }
 
-    fn reading(&self) -> Option<ReadingInstructions> {
+    fn given_text_instructions(&self) -> Option<ReadingInstructions> {
         Some(READ)
     }
 }
