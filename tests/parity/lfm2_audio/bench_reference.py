@@ -1,7 +1,7 @@
 """Times a position of LFM2.5-Audio's language model in published dimensions: `python bench_reference.py FOLDER`.
 
-Prints one line of JSON. The layers and the head are transformers' `Lfm2ForCausalLM` with its cache; the codes of a frame
-are not part of it. Weights are random.
+Prints one line of JSON. The layers and the head are transformers' `Lfm2ForCausalLM` with its cache; the codes of a
+frame are not part of it. Weights are random.
 """
 
 import argparse

@@ -16,6 +16,7 @@ from transformers import DynamicCache
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import models
+
 from clock import read_config, timed
 
 PROMPT = 64
