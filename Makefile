@@ -106,10 +106,12 @@ bench-build:  ## Measure builds from nothing, RUNS (3) times, beside those of re
 	@$(SETUP) build load
 	scripts/bench-build --runs $(or $(RUNS),3) $(if $(BEFORE),--before $(BEFORE)) $(ARGS)
 
-bench-call:  ## Measure the parts of a WebRTC call, for a packet or a frame, beside aiortc's, and a whole call; writes target/report/call.json
-	@$(SETUP) build load clients
+bench-call:  ## Measure the parts of a WebRTC call, for a packet or a frame, beside aiortc's, a whole call, and the efforts of the Opus encoder; writes target/report/call.json
+	@$(SETUP) build load clients quality
 	$(LOAD) peer $(ARGS)
-	REPARTEE_CLIENT_PYTHON=$(CURDIR)/target/tools/clients/bin/python $(CARGO) bench --workspace --bench call
+	REPARTEE_CLIENT_PYTHON=$(CURDIR)/target/tools/clients/bin/python \
+	  REPARTEE_QUALITY_PYTHON=$(CURDIR)/target/tools/quality/bin/python \
+	  $(CARGO) bench --workspace --bench call
 
 bench-cascade:  ## Measure the cascade's own time from the end of a turn to the first frame, beside its voice alone; writes target/report/cascade.json
 	@$(SETUP) build load

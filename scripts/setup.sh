@@ -21,6 +21,7 @@
 #   llama_cpp  llama.cpp (a Node package), a part of `peers`
 #   thinkers   servers of language models for cascades: tests/peers/requirements-thinkers.txt, beside `reference`; takes minutes
 #   peers      peers of the benchmarks: `reference`, OpenVINO GenAI (tests/peers/requirements-openvino.txt), `llama_cpp`
+#   quality    Python with tests/peers/requirements-quality.txt: the judge of encoded speech
 #   recogniser Python with tests/requirements.txt only: the independent recogniser, a part of `tests`
 #   speech     espeak-ng, flite and Kokoro, the synthesisers of the questions; recordings of people, unpacked from Debian's
 #              pocketsphinx-testdata
@@ -146,6 +147,10 @@ lint() {
 
 clients() {
   python_tools clients tests/requirements-clients.txt
+}
+
+quality() {
+  python_tools quality tests/peers/requirements-quality.txt
 }
 
 tests() {
@@ -398,10 +403,10 @@ recipe() {
   kokoro
 }
 
-[ $# -gt 0 ] || die "which part? build, load, clients, chat_templates, cuda, fuzz, lint, tests, prometheus, real, reference, reference_compressed, reference_forms, reference_tts, reference_lfm2, llama_cpp, peers, recogniser, speech, thinkers, turns, turns_recipe or recipe"
+[ $# -gt 0 ] || die "which part? build, load, clients, chat_templates, cuda, fuzz, lint, tests, prometheus, real, reference, reference_compressed, reference_forms, reference_tts, reference_lfm2, llama_cpp, peers, quality, recogniser, speech, thinkers, turns, turns_recipe or recipe"
 for part in "$@"; do
   case $part in
-    build | load | clients | chat_templates | cuda | fuzz | lint | tests | prometheus | real | reference | reference_compressed | reference_forms | reference_tts | reference_lfm2 | llama_cpp | peers | recogniser | speech | thinkers | turns | turns_recipe | recipe) "$part" ;;
+    build | load | clients | chat_templates | cuda | fuzz | lint | tests | prometheus | real | reference | reference_compressed | reference_forms | reference_tts | reference_lfm2 | llama_cpp | peers | quality | recogniser | speech | thinkers | turns | turns_recipe | recipe) "$part" ;;
     *) die "there is no part $part" ;;
   esac
 done

@@ -2,6 +2,8 @@
 //! on the same sound. Parts that the gateway does for all of a burst at once are measured so. The largest part is named, and what
 //! a whole call takes beside its parts, if `load.json` of the same run has that.
 
+mod efforts;
+
 use std::hint::black_box;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -86,7 +88,10 @@ fn main() -> Result<()> {
         output("encrypt", encrypt, Some(peer.encrypt), "SRTP, AEAD_AES_128_GCM; peer: libsrtp for"),
         output("send", send, Some(peer.send), "a datagram to loopback"),
     ];
-    finish("call", rows(&parts, &peer.version))
+    println!("efforts of the encoder");
+    let mut rows = rows(&parts, &peer.version);
+    rows.extend(efforts::rows(&sound)?);
+    finish("call", rows)
 }
 
 /// Rows of the parts and of a second of a call.
