@@ -15,6 +15,9 @@ const LAYER_LISTS: [&str; 2] = ["layers.", "transformer_blocks."];
 /// Fields that list layer numbers of a stack, in ascending order.
 const LISTS: [&str; 2] = ["look_ahead_layers", "look_backward_layers"];
 
+/// Ends of names of vectors that something is divided by, or by the root of.
+const DIVISORS: [&str; 2] = ["cluster_usage", "running_var"];
+
 /// A checkpoint with random weights.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Synthetic {
@@ -53,7 +56,9 @@ impl RandomWeights {
         let seed = name.bytes().fold(0xcbf2_9ce4_8422_2325 ^ self.seed, hash);
         let is_norm = (name.contains("norm") || name.contains("ln_")) && name.ends_with("weight");
         match shape {
-            [_] if is_norm || name.ends_with("cluster_usage") => RandomDraw { seed, mean: 1.0, spread: 0.1 },
+            [_] if is_norm || DIVISORS.iter().any(|divisor| name.ends_with(divisor)) => {
+                RandomDraw { seed, mean: 1.0, spread: 0.1 }
+            }
             [_] => RandomDraw { seed, mean: 0.0, spread: 0.02 },
             [_, inputs @ ..] => {
                 let inputs = inputs.iter().product::<usize>().max(1);
@@ -151,5 +156,6 @@ mod tests {
         assert_eq!((a.mean, a.spread), (0.0, 1.0));
         assert_eq!(drawing.tensor("input_layernorm.weight", &[4]).mean, 1.0);
         assert_eq!(drawing.tensor("proj.bias", &[4]).mean, 0.0);
+        assert_eq!(drawing.tensor("conv.batch_norm.running_var", &[4]).mean, 1.0);
     }
 }
