@@ -336,6 +336,24 @@ async fn a_long_history_is_submitted_whole() {
 }
 
 #[tokio::test]
+async fn voices_of_other_forms_are_refused() {
+    let server = Running::start(Script::default()).await;
+    let ask = async |voice: Value| {
+        let audio = json!({"voice": voice, "format": "wav"});
+        let messages = json!([{"role": "user", "content": "hello"}]);
+        complete(&server, &json!({"messages": messages, "modalities": ["text", "audio"], "audio": audio})).await
+    };
+    for voice in [json!({"id": {"id": 1}}), json!({}), json!(["any"]), json!(7), json!(true)] {
+        let reply = ask(voice.clone()).await;
+        assert_eq!((reply.status, &*reply.code()), (400, "invalid_value"), "{voice}");
+        assert_eq!(reply.json()["error"]["param"], "audio.voice");
+    }
+    for voice in [json!("any"), json!({"id": "any"}), Value::Null] {
+        assert_eq!(ask(voice.clone()).await.status, 200, "{voice}");
+    }
+}
+
+#[tokio::test]
 async fn demanded_function_calls_are_refused() {
     let server = Running::start(Script::default()).await;
     let ask = async |choice: Value| {

@@ -216,7 +216,7 @@ impl CompletionPlan {
         }
         plan.audio = audio_format(&request, plan.stream, info.audio_output)?;
         let sampling = sampling(&request)?;
-        let voice = plan.voice(request.audio.as_ref(), info);
+        let voice = plan.voice(request.audio.as_ref(), info)?;
         let items = plan.add_messages(request.messages, info, permit)?;
         plan.commands.push(Command::Respond(Respond {
             voice,
@@ -235,16 +235,18 @@ impl CompletionPlan {
         }
     }
 
-    fn voice(&mut self, wanted: Option<&AudioOptions>, info: &ModelInfo) -> Option<String> {
-        let voice = wanted.and_then(|wanted| wanted.voice.as_ref())?;
-        let name = voice.as_str().or_else(|| voice.get("id")?.as_str())?;
+    fn voice(&mut self, wanted: Option<&AudioOptions>, info: &ModelInfo) -> Result<Option<String>, ErrorBody> {
+        let Some(voice) = wanted.and_then(|wanted| wanted.voice.as_ref()) else { return Ok(None) };
+        let Some(name) = voice.as_str().or_else(|| voice.get("id")?.as_str()) else {
+            return refuse("audio.voice", "a voice is a name, or an object with its `id`");
+        };
         if info.voices.iter().any(|voice| voice == name) {
-            return Some(name.to_owned());
+            return Ok(Some(name.to_owned()));
         }
         if name.len() <= 64 {
             self.warn(format!("audio.voice: `{name}` is served as `{}`", info.default_voice));
         }
-        None
+        Ok(None)
     }
 
     /// Adds the conversation as commands; returns the number of items.
