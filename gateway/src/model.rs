@@ -30,6 +30,8 @@ static DEMO: &[(&str, &[u8])] = demo_files![
     "tokenizer.json",
     "tokenizer_config.json",
 ];
+/// Most bytes of a card.
+const MOST_CARD: u64 = 1 << 20;
 static DEMO_CARD: &str = include_str!("../../models/demo/repartee.json");
 
 /// Loaded and warmed-up model.
@@ -135,9 +137,15 @@ pub fn start(
     Ok(LoadedModel { engine: Arc::new(engine.map_err(|error| UserError(error.into()))?), card, weights })
 }
 
-/// Reads the card of a checkpoint; `None` if the file is missing or not JSON.
+/// Reads the card of a checkpoint; `None` if the file is missing, not a file, larger than [`MOST_CARD`] or not JSON.
 fn read_card(folder: &Path) -> Option<String> {
     let path = folder.join(CARD_FILE);
+    // A pipe or a device has no end.
+    let found = std::fs::metadata(&path).ok()?;
+    if !found.is_file() || found.len() > MOST_CARD {
+        tracing::warn!(path = %path.display(), bytes = found.len(), "the checkpoint's card is no file of at most 1 MiB");
+        return None;
+    }
     let card = std::fs::read_to_string(&path).ok()?;
     match serde_json::from_str::<serde_json::Value>(&card) {
         Ok(_) => Some(card),

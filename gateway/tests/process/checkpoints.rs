@@ -27,6 +27,22 @@ fn every_form_answers() {
 }
 
 #[test]
+fn a_card_without_an_end_is_left_out() {
+    let (question, folder) = (root().join("tests/questions/three-plus-four.wav"), tempfile::tempdir().unwrap());
+    for file in std::fs::read_dir(root().join("models/demo")).unwrap() {
+        let file = file.unwrap();
+        if file.file_type().unwrap().is_file() && file.file_name() != "repartee.json" {
+            std::os::unix::fs::symlink(file.path(), folder.path().join(file.file_name())).unwrap();
+        }
+    }
+    std::os::unix::fs::symlink("/dev/zero", folder.path().join("repartee.json")).unwrap();
+    let answer = folder.path().join("answer.wav");
+    let output = repartee(&["ask".as_ref(), &question, &answer, "--model".as_ref(), folder.path()]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(answer.is_file());
+}
+
+#[test]
 fn check_describes_folders_and_files() {
     let gguf = root().join("engine/checkpoint/tests/data/blocks.gguf");
     let (awq, described) = (checkpoint("awq"), |path: &Path| {
