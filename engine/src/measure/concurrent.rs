@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use repartee_engine_api::{Command, Event, Respond, SessionHandle, link};
+use repartee_engine_api::{Command, Event, SessionHandle, link};
 
 use super::machine::resident;
 use super::metered::Meter;
@@ -125,10 +125,7 @@ impl TestBed {
         let begun = Instant::now();
         for (number, one) in all.iter().enumerate() {
             let Some(session) = &one.session else { continue };
-            session.submit(Command::Commit { item: 1 })?;
-            let seed = turn.seed + number as u64;
-            let respond = Respond { max_tokens: Some(turn.text_tokens), seed, ..Respond::new(1, 2) };
-            session.submit(Command::Respond(respond))?;
+            self.ask(session, MeasuredTurn { seed: turn.seed + number as u64, ..turn })?;
         }
         let enough = (turn.sound.as_secs_f64() * f64::from(self.output_rate)) as usize;
         while all.iter().any(|one| one.session.is_some()) {

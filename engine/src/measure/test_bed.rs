@@ -86,14 +86,8 @@ impl TestBed {
         Ok((timing, [listening, answer]))
     }
 
-    /// Commits, then runs until the response has `turn.sound` of sound or no work is left.
-    fn measure_response(
-        &mut self,
-        session: &SessionHandle,
-        turn: MeasuredTurn,
-        timing: &mut TurnTiming,
-    ) -> Result<(), MeasureError> {
-        let begun = Instant::now();
+    /// Commits what was heard and asks for a response; a model that only reads texts gets one to read.
+    pub(super) fn ask(&self, session: &SessionHandle, turn: MeasuredTurn) -> Result<(), MeasureError> {
         let respond = Respond { max_tokens: Some(turn.text_tokens), seed: turn.seed, ..Respond::new(1, 2) };
         if self.input_rate > 0 {
             session.submit(Command::Commit { item: 1 })?;
@@ -105,6 +99,18 @@ impl TestBed {
             session.submit(Command::StreamText { response, text })?;
             session.submit(Command::EndText { response })?;
         }
+        Ok(())
+    }
+
+    /// Asks, then runs until the response has `turn.sound` of sound or no work is left.
+    fn measure_response(
+        &mut self,
+        session: &SessionHandle,
+        turn: MeasuredTurn,
+        timing: &mut TurnTiming,
+    ) -> Result<(), MeasureError> {
+        let begun = Instant::now();
+        self.ask(session, turn)?;
         let mut made = 0;
         loop {
             let moved = self.scheduler.tick() == Tick::Moved;

@@ -368,6 +368,8 @@ fn bench_size_writes_a_report() {
     let measures: Vec<_> =
         report["rows"].as_array().unwrap().iter().map(|row| row["measure"].as_str().unwrap()).collect();
     assert!(measures.contains(&"reader_decode_bf16") && measures.contains(&"codec_frame_bf16"), "{measures:?}");
+    let output = repartee(&[&["bench", "size", "--model", reading], &crowd[..]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     refused(&["bench", "size", "--synthetic-weights", "/no/such/folder"], &["/no/such/folder"]);
     refused(&["bench", "size", "--heard=-1"], &["--heard -1"]);
 }
