@@ -58,7 +58,8 @@ pub(crate) fn tls_connector(extra: Option<&Path>) -> Result<TlsConnector, TrustE
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
+        // Another crate of the program may have 1.2 compiled in.
+        .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_root_certificates(roots)
         .with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
