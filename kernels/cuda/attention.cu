@@ -102,7 +102,7 @@ extern "C" __global__ void store_keys_f32(const float *__restrict__ k, const flo
   }
 }
 
-// Warps of a block that share a query, and numbers of a head in each lane: heads have at most 256.
+// Warps of a block that share a query, and numbers of a head in each lane: a block sums at most 256 numbers of a head's values.
 constexpr unsigned WARPS = 4, MOST = 8;
 // Loads of a lane that are on their way at once: fours of a key, and positions' values.
 constexpr unsigned KEYS = 16, VALUES = 8;
@@ -123,11 +123,11 @@ __device__ __forceinline__ float4 load_lane(const float *head, unsigned dim, boo
   return make_float4(four[0], four[1], four[2], four[3]);
 }
 
-// out = softmax(q key * scale) value over positions [from, to), by a block. Each warp takes 32 positions at a time; their partial results
-// are merged at the end. Shared memory: WARPS * (dim + 2) numbers, and `dim` for the query.
+// out = softmax(q key * scale) value over positions [from, to), by a block, for the first `numbers` of the values. Each warp takes 32
+// positions at a time; their partial results are merged at the end. Shared memory: WARPS * (dim + 2) numbers, and `dim` for the query.
 template <class Keys>
-__device__ __forceinline__ void attend(const float *q, const Keys &keys, unsigned from, unsigned to, unsigned dim, float scale,
-                                       float *out, float *shared) {
+__device__ __forceinline__ void attend(const float *q, const Keys &keys, unsigned from, unsigned to, unsigned dim, unsigned numbers,
+                                       float scale, float *out, float *shared) {
   const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const bool in_fours = dim % 4 == 0;
   float *query = shared + WARPS * (dim + 2);
@@ -175,7 +175,7 @@ __device__ __forceinline__ void attend(const float *q, const Keys &keys, unsigne
         const float *value = keys.values + (size_t)__shfl_sync(0xffffffffu, own, j + n) * keys.width;
 #pragma unroll
         for (unsigned i = 0; i < MOST; i += 4)
-          loaded[n][i / 4] = j + n < count ? load_lane(value, dim, in_fours, i) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+          loaded[n][i / 4] = j + n < count ? load_lane(value, numbers, in_fours, i) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
       }
 #pragma unroll
       for (unsigned n = 0; n < VALUES; ++n) {
@@ -197,10 +197,10 @@ __device__ __forceinline__ void attend(const float *q, const Keys &keys, unsigne
   }
 #pragma unroll
   for (unsigned i = 0; i < MOST; ++i) {
-    if (lane_number(in_fours, i) < dim) part[lane_number(in_fours, i)] = sums[i];
+    if (lane_number(in_fours, i) < numbers) part[lane_number(in_fours, i)] = sums[i];
   }
   __syncthreads();
-  for (unsigned d = threadIdx.x; d < dim; d += blockDim.x) {
+  for (unsigned d = threadIdx.x; d < numbers; d += blockDim.x) {
     float greatest = shared[dim];
     for (unsigned w = 1; w < WARPS; ++w) greatest = fmaxf(greatest, shared[w * (dim + 2) + dim]);
     float sum = 0.0f, all = 0.0f;
@@ -240,7 +240,8 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32)
   }
   const unsigned own_end = place.position + 1, from = own_end > window ? own_end - window : 0;
   const unsigned to = min((place.position / chunk + 1) * chunk, place.end), head = blockIdx.y / group * head_dim;
-  attend(q + own, Cached{keys + head, values + head, width, block_len, place}, from, to, head_dim, scale, out + own, shared);
+  const Cached cells = {keys + head, values + head, width, block_len, place};
+  attend(q + own, cells, from, to, head_dim, head_dim, scale, out + own, shared);
 }
 
 // Keys and values of the batch itself.
@@ -251,21 +252,25 @@ struct Dense {
 };
 
 // Attention within consecutive segments, given by their lengths, over at most `left` rows before a row and `right` rows after it. Blocks as
-// for `attention_f32`; a row of no segment gives zeros.
+// for `attention_f32`, but one for each 256 numbers of a head (y): each has all scores, and its numbers of the values. A row of no segment
+// gives zeros.
 extern "C" __global__ void __launch_bounds__(WARPS * 32)
     segment_attention_f32(const float *__restrict__ q, const float *__restrict__ k,
                                                  const float *__restrict__ v, const unsigned *__restrict__ segments,
                                                  float *__restrict__ out, unsigned count, unsigned head_dim, unsigned left,
                                                  unsigned right, float scale) {
   extern __shared__ float shared[];
-  const unsigned width = gridDim.y * head_dim, head = blockIdx.y * head_dim;
+  constexpr unsigned PART = MOST * 32;
+  const unsigned parts = (head_dim + PART - 1) / PART, first = blockIdx.y % parts * PART, numbers = min(head_dim - first, PART);
+  const unsigned width = gridDim.y / parts * head_dim, head = blockIdx.y / parts * head_dim;
   const size_t own = (size_t)blockIdx.x * width + head;
+  float *to = out + own + first;
   Segment segment;
   if (!find_segment(segments, count, blockIdx.x, segment)) {
-    for (unsigned d = threadIdx.x; d < head_dim; d += blockDim.x) out[own + d] = 0.0f;
+    for (unsigned d = threadIdx.x; d < numbers; d += blockDim.x) to[d] = 0.0f;
     return;
   }
   const unsigned row = blockIdx.x - segment.first, before = min(row, left), after = min(segment.rows - 1 - row, right);
-  const Dense rows = {k + head, v + head, width};
-  attend(q + own, rows, blockIdx.x - before, blockIdx.x + after + 1, head_dim, scale, out + own, shared);
+  const Dense rows = {k + head, v + head + first, width};
+  attend(q + own, rows, blockIdx.x - before, blockIdx.x + after + 1, head_dim, numbers, scale, to, shared);
 }

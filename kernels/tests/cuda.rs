@@ -155,11 +155,14 @@ fn attention<O: Ops>(ops: &O) -> Found {
             positions = [positions[0] + rows[0], positions[1] + rows[1]];
         }
     }
-    let [q, k, v] = [1, 2, 3].map(|seed| ops.tensor(numbers(30 * 48, seed), 48));
     let segments = segments(ops, 30, &[5, 1, 20]);
-    for (left, right) in [(None, None), (None, Some(0)), (Some(3), Some(7))] {
-        let shape = SegmentShape { heads: 4, left, right };
-        found.push((format!("{shape:?}"), ops.read(&ops.segment_attention_at(&q, &k, &v, &segments, shape))));
+    for width in [48, 4 * 576] {
+        let [q, k, v] = [1, 2, 3].map(|seed| ops.tensor(numbers(30 * width, seed), width));
+        for (left, right) in [(None, None), (None, Some(0)), (Some(3), Some(7))] {
+            let shape = SegmentShape { heads: 4, left, right };
+            let attended = ops.segment_attention_at(&q, &k, &v, &segments, shape);
+            found.push((format!("{width}, {shape:?}"), ops.read(&attended)));
+        }
     }
     found
 }

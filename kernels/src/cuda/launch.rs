@@ -55,7 +55,7 @@ impl Tile {
     }
 }
 
-/// Largest head width: the kernel's register limit.
+/// Numbers of a head that a block of attention sums: the kernel's register limit. Heads over the cache have no more.
 pub(super) const MAX_HEAD_DIM: usize = 256;
 
 /// Factor of attention scores.

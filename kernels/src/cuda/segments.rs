@@ -7,6 +7,8 @@ use super::tensor::{CudaIndex, Tensor};
 use super::weight::{GroupedConv, Weight};
 use crate::shapes::{FILTER_TAPS, SegmentShape};
 
+/// Largest head within segments: its numbers fit into the shared memory of a block.
+const MAX_SEGMENT_HEAD: usize = 2_048;
 /// Threads of a block that norms a segment.
 const NORM_THREADS: usize = 256;
 /// Threads of a block that runs an LSTM over a segment.
@@ -24,7 +26,7 @@ impl Cuda {
     ) -> Tensor {
         let heads = shape.heads;
         let (out, dim) = (self.uninit_tensor(q.rows, q.columns), q.columns / heads);
-        assert!(dim <= MAX_HEAD_DIM, "a head has at most {MAX_HEAD_DIM} numbers");
+        assert!(dim <= MAX_SEGMENT_HEAD, "a head has at most {MAX_SEGMENT_HEAD} numbers");
         assert_eq!((q.columns, k.columns, v.columns), (heads * dim, heads * dim, heads * dim), "widths differ");
         let [left, right] =
             [shape.left, shape.right].map(|reach| reach.map_or(u64::from(u32::MAX), |reach| reach as u64));
@@ -32,7 +34,8 @@ impl Cuda {
         let mut args = Args::of(&[q.at(), k.at(), v.at(), segments.at(), out.at()]);
         args.extend(&sizes);
         let kernel = &self.queue.kernels().segment_attention_f32;
-        self.queue.launch(kernel, (q.rows, heads), WARPS * WARP, attention_bytes(dim), args.all());
+        let blocks = (q.rows, heads * dim.div_ceil(MAX_HEAD_DIM));
+        self.queue.launch(kernel, blocks, WARPS * WARP, attention_bytes(dim), args.all());
         out
     }
 

@@ -79,7 +79,10 @@ pub const KERNELS: &[Kernel] = &[
             ("after = min(segment.rows - 1 - row, right)", "after = min(segment.rows - row, right)"),
             ("before = min(row, left)", "before = row"),
             ("before = min(row, left)", "before = left"),
-            ("Dense rows = {k + head, v + head, width}", "Dense rows = {k + head, v, width}"),
+            ("Dense rows = {k + head, v + head + first, width}", "Dense rows = {k + head, v + first, width}"),
+            ("Dense rows = {k + head, v + head + first, width}", "Dense rows = {k + head, v + head, width}"),
+            ("numbers = min(head_dim - first, PART)", "numbers = PART"),
+            ("*to = out + own + first", "*to = out + own"),
         ],
     },
 ];
@@ -278,12 +281,12 @@ fn attention(ptx: &str) -> TwinResult {
     Ok(None)
 }
 
-/// Whole segments, causal attention, and a reach to both sides.
+/// Whole segments, causal attention, a reach to both sides, and heads of more numbers than a block sums.
 fn segments(ptx: &str) -> TwinResult {
-    let (heads, dim) = (2, 8);
-    let width = heads * dim;
+    let heads = 2;
     let rows = SEGMENT_ROWS;
-    for (left, right) in [(u32::MAX, u32::MAX), (u32::MAX, 0), (3, 7), (33, 2)] {
+    for (dim, left, right) in [(8, u32::MAX, u32::MAX), (8, u32::MAX, 0), (8, 3, 7), (8, 33, 2), (260, 2, 1)] {
+        let width = heads * dim;
         let mut device = Device::load(ptx);
         let [q, k, v] = [1, 2, 3].map(|stream| numbers(stream, rows * width));
         let scale = u64::from((1.0 / (dim as f32).sqrt()).to_bits());
@@ -300,7 +303,8 @@ fn segments(ptx: &str) -> TwinResult {
             scale,
         ];
         let shared = (4 * (dim + 2) + dim) * 4;
-        device.launch("segment_attention_f32", [rows as u32, heads as u32, 1], [128, 1, 1], shared, &params)?;
+        let blocks = (heads * dim.div_ceil(256)) as u32;
+        device.launch("segment_attention_f32", [rows as u32, blocks, 1], [128, 1, 1], shared, &params)?;
         let wanted = (0..rows * width).map(|i| {
             let (row, head, d) = (i / width, i % width / dim * dim, i % dim);
             let Some(segment) = segment_of(row) else { return (0.0, 0.0) };
@@ -311,7 +315,7 @@ fn segments(ptx: &str) -> TwinResult {
             attended(&q[row * width + head..][..dim], &keys, &values, d)
         });
         if let Some(wrong) = compare(&device.read_f32s(params[4], rows * width)?, wanted) {
-            return Ok(Some(format!("{left} and {right} rows: {wrong}")));
+            return Ok(Some(format!("heads of {dim}, {left} and {right} rows: {wrong}")));
         }
     }
     Ok(None)
