@@ -19,6 +19,11 @@ const OPENS: f64 = 0.8;
 const CALM: Duration = Duration::from_secs(2);
 /// Time after which a call's load is in the measurements: a caller has asked, and is answered.
 const YOUNG: Duration = Duration::from_secs(5);
+/// Time in which at most as many calls begin as the machine carries: callers who connect and ask at once take more than they do later.
+const FILLS: Duration = Duration::from_secs(5);
+/// Share of the calls that the machine carries that may begin at one moment, and the least number.
+const AT_ONCE: f64 = 0.25;
+const LEAST_AT_ONCE: f64 = 8.0;
 /// Lateness counts for so many times the load that the present calls are known for; what is beyond comes from something
 /// else.
 const PRESENT: f64 = 2.0;
@@ -39,6 +44,8 @@ pub(super) struct Throttle {
     observed: Option<Instant>,
     /// Load of one call; `None` before the calibration.
     of_one: Option<CallLoad>,
+    /// Calls that may begin now, when that was known, before more do; see [`FILLS`].
+    places: Option<(f64, Instant)>,
     /// Number of calls.
     calls: u64,
     /// Beginnings of the calls that are younger than [`YOUNG`], at most one for each of the engine's sessions.
@@ -55,6 +62,7 @@ impl Default for Throttle {
             ceiling: Ceiling::default(),
             observed: None,
             of_one: None,
+            places: None,
             calls: 0,
             young: VecDeque::new(),
         }
@@ -99,11 +107,24 @@ impl Throttle {
     /// True if one call more may begin.
     pub fn admits(&mut self, now: Instant) -> bool {
         self.remove_settled(now);
-        self.calls == 0 || (self.open && self.ceiling.admits(self.calls + 1) && self.foreseen(1) < CLOSES)
+        let fits = self.open && self.ceiling.admits(self.calls + 1) && self.foreseen(1) < CLOSES;
+        self.calls == 0 || (fits && self.places(now) >= 1.0)
+    }
+
+    /// Calls that may begin at `now`; no bound before the calibration.
+    fn places(&self, now: Instant) -> f64 {
+        let carried = self.of_one().value().recip();
+        let most = (AT_ONCE * carried).max(LEAST_AT_ONCE);
+        let Some((before, at)) = self.places else { return most };
+        let passed = now.saturating_duration_since(at).as_secs_f64() / FILLS.as_secs_f64();
+        (before + passed * carried).min(most)
     }
 
     /// Counts a call that begins at `now`.
     pub fn begin(&mut self, now: Instant) {
+        if self.of_one.is_some() {
+            self.places = Some(((self.places(now) - 1.0).max(0.0), now));
+        }
         self.calls += 1;
         self.young.push_back(now);
     }

@@ -94,12 +94,14 @@ fn calls_that_begin_count_before_they_load() {
     // Each of 20 calls takes 2.5 % of the machine, more than the calibration said, so 19 more fit.
     let mut scene = Scene::with_calls(20, 0.02);
     scene.pass(Duration::from_secs(60), 0.5, 0.0);
-    while scene.throttle.calls() < 100 && scene.admits() {
-        scene.begin();
+    for _ in 0..40 {
+        scene.pass(EVERY, 0.5, 0.0);
+        while scene.throttle.calls() < 100 && scene.admits() {
+            scene.begin();
+        }
     }
     let calls = scene.throttle.calls();
     assert!((38..=42).contains(&calls), "{calls}");
-    scene.pass(YOUNG - EVERY, 0.5, 0.0);
     assert!(!scene.admits());
     // They are quiet: that is learned within seconds.
     scene.pass(Duration::from_secs(3), 0.5, 0.0);
@@ -124,6 +126,25 @@ fn bursts_that_are_carried_refuse_nobody() {
 }
 
 #[test]
+fn callers_at_one_moment_are_admitted_one_after_another() {
+    // A machine for 90 takes them in five seconds, not at once.
+    let mut scene = Scene::new();
+    scene.throttle.calibrate(ONE);
+    let admit = |scene: &mut Scene| (0..90).take_while(|_| scene.admits().then(|| scene.begin()).is_some()).count();
+    assert_eq!(admit(&mut scene), 22);
+    for _ in 0..20 {
+        scene.now += Duration::from_millis(250);
+        let admitted = admit(&mut scene);
+        assert!((3..=5).contains(&admitted) || scene.throttle.calls() >= 88, "{admitted}");
+    }
+    assert!(scene.throttle.calls() >= 88, "{}", scene.throttle.calls());
+    // A small machine takes a few at once.
+    let mut scene = Scene::new();
+    scene.throttle.calibrate(ONE.times(5.0));
+    assert_eq!(admit(&mut scene), 8);
+}
+
+#[test]
 fn calls_that_ended_add_no_load() {
     let mut scene = Scene::with_calls(20, 0.02);
     scene.pass(Duration::from_secs(60), 0.5, 0.0);
@@ -131,6 +152,7 @@ fn calls_that_ended_add_no_load() {
         scene.begin();
         scene.throttle.end(scene.now);
     }
+    scene.now += Duration::from_secs(1);
     assert!(scene.admits() && scene.throttle.young.is_empty());
     // An old call ends: those that are young stay.
     scene.begin();
@@ -256,7 +278,7 @@ fn processors_that_others_use_carry_no_calls() {
 #[test]
 fn a_neighbour_closes_within_seconds_until_it_ends() {
     let mut machine = Machine::new(1.0);
-    machine.passes(10, 6);
+    machine.passes(30, 2);
     machine.passes(100, 0);
     assert_eq!(machine.begun.len(), 60);
     // Another program takes half of the processors.
