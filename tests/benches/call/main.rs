@@ -77,7 +77,7 @@ fn main() -> Result<()> {
     let output = |name, ours, peer, note| Part { name, is_input: false, ours, peer, note };
     let parts = [
         input("receive", receive, Some(peer.receive), "a datagram of loopback, read one by one"),
-        input("decrypt", decrypt, Some(peer.decrypt), "SRTP, AEAD_AES_128_GCM; peer: libsrtp for"),
+        input("decrypt", decrypt, Some(peer.decrypt), "SRTP, AEAD_AES_128_GCM; the peer uses libsrtp"),
         input("jitter_buffer", jitter_buffer, Some(peer.jitter_buffer), ""),
         input("decode", decode, Some(peer.decode), "Opus to 16 kHz; peer: to 48 kHz, stereo"),
         input("resample", 0.0, Some(peer.resample), "ours decodes at the engine's rate; peer: 48 kHz stereo to 16 kHz"),
@@ -85,7 +85,7 @@ fn main() -> Result<()> {
         input("slice", slice, None, "session: preroll, slices, commands; the peer has none"),
         output("playout", playout, None, "samples into frames on the clock; the peer has its own clock, a timer"),
         output("encode", encode, Some(peer.encode), "Opus, 32 kbit/s, complexity 6, no FEC, mono"),
-        output("encrypt", encrypt, Some(peer.encrypt), "SRTP, AEAD_AES_128_GCM; peer: libsrtp for"),
+        output("encrypt", encrypt, Some(peer.encrypt), "SRTP, AEAD_AES_128_GCM; the peer uses libsrtp"),
         output("send", send, Some(peer.send), "a datagram to loopback"),
     ];
     println!("efforts of the encoder");

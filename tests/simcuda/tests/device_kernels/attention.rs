@@ -61,8 +61,8 @@ pub const KERNELS: &[Kernel] = &[
             ("i / 4 * 128 + lane * 4 + i % 4", "i / 4 * 128 + lane * 4"),
             ("score = there ? score * scale", "score = there ? score"),
             (
-                "  __syncthreads();\n  for (unsigned d = threadIdx.x; d < dim;",
-                "  for (unsigned d = threadIdx.x; d < dim;",
+                "  __syncthreads();\n  for (unsigned d = threadIdx.x; d < numbers;",
+                "  for (unsigned d = threadIdx.x; d < numbers;",
             ),
         ],
     },
