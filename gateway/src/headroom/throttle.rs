@@ -45,7 +45,7 @@ pub(super) struct Throttle {
     /// Load of one call; `None` before the calibration.
     of_one: Option<CallLoad>,
     /// Calls that may begin now, when that was known, before more do; see [`FILLS`].
-    places: Option<(f64, Instant)>,
+    beginnings: Option<(f64, Instant)>,
     /// Number of calls.
     calls: u64,
     /// Beginnings of the calls that are younger than [`YOUNG`], at most one for each of the engine's sessions.
@@ -62,7 +62,7 @@ impl Default for Throttle {
             ceiling: Ceiling::default(),
             observed: None,
             of_one: None,
-            places: None,
+            beginnings: None,
             calls: 0,
             young: VecDeque::new(),
         }
@@ -108,14 +108,14 @@ impl Throttle {
     pub fn admits(&mut self, now: Instant) -> bool {
         self.remove_settled(now);
         let fits = self.open && self.ceiling.admits(self.calls + 1) && self.foreseen(1) < CLOSES;
-        self.calls == 0 || (fits && self.places(now) >= 1.0)
+        self.calls == 0 || (fits && self.beginnings(now) >= 1.0)
     }
 
     /// Calls that may begin at `now`; no bound before the calibration.
-    fn places(&self, now: Instant) -> f64 {
+    fn beginnings(&self, now: Instant) -> f64 {
         let carried = self.of_one().value().recip();
         let most = (AT_ONCE * carried).max(LEAST_AT_ONCE);
-        let Some((before, at)) = self.places else { return most };
+        let Some((before, at)) = self.beginnings else { return most };
         let passed = now.saturating_duration_since(at).as_secs_f64() / FILLS.as_secs_f64();
         (before + passed * carried).min(most)
     }
@@ -123,7 +123,7 @@ impl Throttle {
     /// Counts a call that begins at `now`.
     pub fn begin(&mut self, now: Instant) {
         if self.of_one.is_some() {
-            self.places = Some(((self.places(now) - 1.0).max(0.0), now));
+            self.beginnings = Some(((self.beginnings(now) - 1.0).max(0.0), now));
         }
         self.calls += 1;
         self.young.push_back(now);

@@ -126,7 +126,7 @@ fn bursts_that_are_carried_refuse_nobody() {
 }
 
 #[test]
-fn callers_at_one_moment_are_admitted_one_after_another() {
+fn callers_at_one_moment_begin_one_by_one() {
     // A machine for 90 takes them in five seconds, not at once.
     let mut scene = Scene::new();
     scene.throttle.calibrate(ONE);
