@@ -143,8 +143,8 @@ mod tests {
     #[test]
     fn published_dimensions_need_what_they_take() {
         // docs/cpu.md: 35 billion weights, 18.7 GiB resident with int4.
-        let (bf16, int4) = ("qwen3-omni-30b-a3b", "qwen3-omni-30b-a3b");
-        let (bf16, int4) = (published(bf16, WeightPolicy::Bf16), published(int4, WeightPolicy::Int4));
+        let [bf16, int4] =
+            [WeightPolicy::Bf16, WeightPolicy::Int4].map(|policy| published("qwen3-omni-30b-a3b", policy));
         assert!((63.0..75.0).contains(&bf16), "{bf16}");
         assert!((17.5..21.0).contains(&int4), "{int4}");
     }

@@ -59,7 +59,10 @@ pub(super) fn fetch_chosen(
         Ok(listing) => listing,
         Err(error) => {
             return match status(&error) {
-                Some(status @ 400..500) => Err(HubError::Refused { name: name.clone(), status }),
+                // A hub that is busy says nothing of the name.
+                Some(status @ 400..500) if !matches!(status, 408 | 429) => {
+                    Err(HubError::Refused { name: name.clone(), status })
+                }
                 _ => cached().ok_or_else(|| unreachable(error)),
             };
         }

@@ -33,8 +33,6 @@ const HEARD: u32 = 16_000;
 const SAID: u32 = 24_000;
 /// Datagrams that a socket takes before they are read: fewer than its buffer holds.
 const BURST: usize = 32;
-/// Header of an RTP packet without extensions, in bytes.
-const HEADER: usize = 12;
 /// Packets and frames in a second of a call whose caller listens for `SAYING` of the time.
 const PACKETS: f64 = 50.0;
 const SAYING: f64 = 0.4;
@@ -164,9 +162,8 @@ impl Sound {
             .enumerate()
             .map(|(at, payload)| {
                 let (number, time) = ((at as u16).to_be_bytes(), (960 * at as u32).to_be_bytes());
-                let header = [&[0x80, 111][..], &number, &time, &[1, 2, 3, 4]].concat();
-                debug_assert_eq!(header.len(), HEADER);
-                [&header[..], payload].concat()
+                // The header without extensions; the last four bytes are the SSRC.
+                [&[0x80, 111][..], &number, &time, &[1, 2, 3, 4], payload].concat()
             })
             .collect()
     }
