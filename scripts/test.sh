@@ -12,11 +12,15 @@ scripts/setup.sh build load tests || exit 1
 set_up=$SECONDS
 "$cargo" test --release --workspace --no-run || exit 1
 compiled=$SECONDS
-status=0
-"$cargo" test --release --workspace --no-fail-fast || status=1
+failed=()
+"$cargo" test --release --workspace --no-fail-fast || failed+=("cargo test")
 tested=$SECONDS
-scripts/check-rebuilds || status=1
-"${CARGO_TARGET_DIR:-target}"/release/repartee-load hostile --quick --quiet || status=1
+scripts/check-rebuilds || failed+=(scripts/check-rebuilds)
+"${CARGO_TARGET_DIR:-target}"/release/repartee-load hostile --quick --quiet || failed+=("repartee-load hostile")
 printf 'make test: set-up %d s, compiling %d s, tests %d s\n' \
   $((set_up - began)) $((compiled - set_up)) $((tested - compiled))
-exit $status
+if [ ${#failed[@]} -gt 0 ]; then
+  # The last line, because what failed may stand thousands of lines above.
+  printf 'make test: FAILED: %s\n' "$(IFS=';'; echo "${failed[*]}")"
+  exit 1
+fi
