@@ -163,7 +163,7 @@ fn check(config: &Session, model: &ModelInfo) -> Result<(), ErrorBody> {
             "`truncation` can only be `auto`: the oldest items are dropped when the conversation exceeds the context";
         return refuse("session.truncation", message.into());
     }
-    tools::check_choice(&config.tool_choice, "session.tool_choice")?;
+    tools::check_choice(&config.tool_choice, &config.tools, model, "session.tool_choice")?;
     tools::functions(&config.tools, "session.tools").map(drop)
 }
 

@@ -164,7 +164,8 @@ impl RealtimeSession {
             super::config::check_max_tokens(limit, "response.max_output_tokens")?;
         }
         if let Some(choice) = &overrides.tool_choice {
-            tools::check_choice(choice, "response.tool_choice")?;
+            let tools = overrides.tools.as_ref().unwrap_or(&self.config.tools);
+            tools::check_choice(choice, tools, &self.setup.model, "response.tool_choice")?;
         }
         let reads = overrides.repartee.as_ref().is_some_and(|asked| asked.reads);
         if reads && !self.setup.model.given_text {

@@ -354,6 +354,39 @@ async fn voices_of_other_forms_are_refused() {
 }
 
 #[tokio::test]
+async fn demanded_json_is_refused() {
+    let server = Running::start(Script::default()).await;
+    let ask = async |format: Value| {
+        let messages = json!([{"role": "user", "content": "hello"}]);
+        complete(&server, &json!({"messages": messages, "response_format": format})).await
+    };
+    let schema = json!({"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}});
+    for (format, named) in [
+        (schema, "json_schema"),
+        (json!({"type": "json_object"}), "json_object"),
+        (json!({"type": "yaml"}), "text"),
+        (json!({"type": 3}), "text"),
+        (json!("json_object"), "text"),
+        (json!([]), "text"),
+    ] {
+        let reply = ask(format.clone()).await;
+        assert_eq!((reply.status, &*reply.code()), (400, "invalid_value"), "{format}");
+        let error = &reply.json()["error"];
+        assert_eq!(error["param"], "response_format.type");
+        assert!(error["message"].as_str().unwrap().contains(&format!("`{named}`")), "{error}");
+    }
+    // The body's own bounds come first.
+    let nested = (0..100).fold(json!({}), |inner, _| json!({"not": inner}));
+    let bomb = ask(json!({"type": "json_schema", "json_schema": {"name": "x", "schema": nested}})).await;
+    assert_eq!((bomb.status, &*bomb.code()), (400, "message_too_large"));
+    for format in [json!({"type": "text"}), Value::Null] {
+        let answer = ask(format).await.json();
+        assert_eq!(answer["choices"][0]["message"]["content"], "You wrote: hello");
+        assert_eq!(answer["repartee"], Value::Null, "it is served as asked");
+    }
+}
+
+#[tokio::test]
 async fn demanded_function_calls_are_refused() {
     let server = Running::start(Script::default()).await;
     let ask = async |choice: Value| {

@@ -237,6 +237,35 @@ fn forced_calls_are_refused() {
 }
 
 #[test]
+fn refused_choices_say_why() {
+    let message = |model: ModelInfo, tools: Value, choice: &Value| {
+        let mut harness = Harness::with_model(Delivery::Unpaced, model);
+        harness.update(json!({"tools": tools, "tool_choice": choice}));
+        let error = harness.events.last().unwrap()["error"].clone();
+        assert_eq!((&error["code"], &error["param"]), (&json!("invalid_value"), &json!("session.tool_choice")));
+        harness.client(json!({"type": "response.create", "response": {"tools": tools, "tool_choice": choice}}));
+        let own = harness.events.last().unwrap()["error"].clone();
+        assert_eq!((&own["message"], &own["param"]), (&error["message"], &json!("response.tool_choice")));
+        error["message"].as_str().unwrap().to_owned()
+    };
+    let (required, named) = (json!("required"), |name: &str| json!({"type": "function", "name": name}));
+    let (tools, without) = (json!([weather()]), || ModelInfo { tools: false, ..model() });
+    for (model, tools, choice, part) in [
+        (model(), &tools, &required, "cannot be forced"),
+        (model(), &tools, &named("weather"), "cannot be forced"),
+        (model(), &tools, &named("time"), "call of `time`"),
+        (model(), &json!([]), &required, "has no function"),
+        (model(), &json!([{"type": "mcp", "server_label": "x"}]), &required, "has no function"),
+        (without(), &tools, &required, "calls no functions"),
+        (model(), &tools, &json!({"type": "function"}), "not served"),
+        (model(), &tools, &json!(3), "not served"),
+    ] {
+        let written = message(model, tools.clone(), choice);
+        assert!(written.contains(part), "{written}");
+    }
+}
+
+#[test]
 fn calls_in_parallel_can_be_switched_off() {
     for text in ["", "One moment."] {
         let mut harness = Harness::new(Delivery::Unpaced);

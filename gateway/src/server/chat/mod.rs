@@ -2,9 +2,11 @@
 //! call.
 //!
 //! - `request`: parsing a request, with errors and warnings for unsupported fields
+//! - `demands`: forms of an answer that are refused
 //! - `completion`: the response body, whole or as a stream
 
 mod completion;
+mod demands;
 mod request;
 
 use std::sync::Arc;

@@ -14,6 +14,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
+use super::demands;
 use crate::long_work::WorkPermit;
 
 /// Maximum duration of the audio of one request, all messages together.
@@ -50,6 +51,8 @@ struct Request {
     n: Option<u32>,
     #[serde(default)]
     tool_choice: Option<Value>,
+    #[serde(default)]
+    response_format: Option<Value>,
     #[serde(flatten)]
     rest: Map<String, Value>,
 }
@@ -207,13 +210,7 @@ impl CompletionPlan {
         if request.n.is_some_and(|n| n != 1) {
             return refuse("n", "n has to be 1: the server gives one answer");
         }
-        // A demand for a function call is refused and not ignored.
-        if request.tool_choice.as_ref().is_some_and(|choice| !choice.is_null() && choice != "auto" && choice != "none")
-        {
-            let message =
-                "completions call no functions: a tool_choice is `auto` or `none`; use the realtime API for functions";
-            return refuse("tool_choice", message);
-        }
+        demands::check(request.tool_choice.as_ref(), request.response_format.as_ref())?;
         plan.audio = audio_format(&request, plan.stream, info.audio_output)?;
         let sampling = sampling(&request)?;
         let voice = plan.voice(request.audio.as_ref(), info)?;
