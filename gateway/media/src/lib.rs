@@ -17,6 +17,7 @@
 //! | [`barge_in`] | detects whether a voice over our playback is an interruption |
 //! | [`echo_guard`] | prevents the echo of our playback from counting as speech |
 //! | `echo_path` | estimates gain and delay of the echo |
+//! | [`echo_canceller`] | removes the echo of our playback from the input |
 //! | [`playout`] | the server's playout clock |
 //! | [`resample`] | streaming sample-rate conversion |
 //! | [`tempo`] | speed of speech without a change of pitch |
@@ -65,6 +66,7 @@ pub mod adaptation;
 pub mod barge_in;
 pub mod downmix;
 pub mod dtmf;
+pub mod echo_canceller;
 pub mod echo_guard;
 mod echo_path;
 #[cfg(test)]
