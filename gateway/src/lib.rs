@@ -41,6 +41,7 @@ mod testdata;
 pub mod thinker;
 pub mod transport;
 pub mod turn_judge;
+pub mod usage;
 pub mod voices;
 
 #[cfg(test)]

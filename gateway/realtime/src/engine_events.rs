@@ -226,6 +226,7 @@ impl RealtimeSession {
         let wire = response.to_wire(Some((details, usage(count))));
         self.send(ServerEvent::ResponseDone(ResponseEvent { response: wire, repartee: EventExtension::default() }));
         self.effects.push(Effect::CountResponse(status));
+        self.effects.push(Effect::CountUsage(*count));
         if let Some(heard_ms) = response.truncate_at.filter(|_| response.in_conversation() && !is_gone) {
             match response.message() {
                 Some((_, message)) => self.truncate_to_heard(&message.id, heard_ms, &response.truncations, false),

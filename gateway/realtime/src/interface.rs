@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use repartee_engine_api::{Command, Event, LatencyStamps, ModelInfo, ResponseId};
+use repartee_engine_api::{Command, EngineUsage, Event, LatencyStamps, ModelInfo, ResponseId};
 use repartee_media::vad::{TurnEvent, TurnSettings};
 use repartee_protocol::response::{PartRef, ResponseStatus};
 use repartee_protocol::session::AudioFormat;
@@ -133,6 +133,8 @@ pub enum Effect {
     ClearResponse(ResponseId),
     /// Counts the end of a response, for metrics.
     CountResponse(ResponseStatus),
+    /// Counts the usage of a response or a transcript, for the account of the caller's key.
+    CountUsage(EngineUsage),
     /// Counts the end of a speculation, for metrics.
     CountSpeculation {
         /// True if committed, false if aborted.

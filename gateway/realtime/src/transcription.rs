@@ -11,7 +11,7 @@ use repartee_protocol::transcription::{
 use repartee_protocol::{ErrorBody, ErrorKind, ServerEvent};
 
 use super::transcriber::{ActiveTranscript, OpenTranscript, PendingTranscript};
-use super::{Delivery, RealtimeSession, engine_error};
+use super::{Delivery, Effect, RealtimeSession, engine_error};
 
 /// Maximum number of waiting turns.
 const MAX_WAITING: usize = 16;
@@ -146,6 +146,7 @@ impl RealtimeSession {
 
     fn transcription_ended(&mut self, reason: FinishReason, usage: &EngineUsage) {
         let Some(ActiveTranscript { turn, text, .. }) = self.transcriber.active.take() else { return };
+        self.effects.push(Effect::CountUsage(*usage));
         match turn {
             Some(turn) if reason == FinishReason::Cancelled => {
                 let error = ErrorBody::server(ErrorKind::TranscriptionFailed, "the transcript was cancelled");

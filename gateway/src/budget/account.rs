@@ -4,12 +4,14 @@ use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use repartee_engine_api::Tenant;
+use repartee_engine_api::{EngineUsage, Tenant};
 
 use super::key_limit::{KeyLimit, OverBudget};
 use super::minute_bucket::MinuteBucket;
 use crate::auth::KeyId;
 use crate::config::LimitConfig;
+use crate::usage::ledger::UsageLedger;
+use crate::usage::{UsageCounters, UsageTotals, whole_us};
 
 /// Time after which a key may try again to send sound while too much of it waits.
 const WAITING_RETRY: Duration = Duration::from_secs(1);
@@ -20,8 +22,8 @@ pub struct KeyAccount {
     name: Arc<str>,
     tenant: Tenant,
     sessions: AtomicI64,
-    /// Input sound so far, in ms.
-    sound_ms: AtomicU64,
+    usage: UsageCounters,
+    ledger: Arc<UsageLedger>,
     /// Input sound that waits, in ms.
     waiting_ms: AtomicU64,
     waiting: Arc<WaitingSound>,
@@ -70,6 +72,13 @@ impl WaitingSound {
 #[derive(Debug)]
 pub struct CountedSession(Arc<KeyAccount>);
 
+impl CountedSession {
+    /// Account of the key.
+    pub fn account(&self) -> &KeyAccount {
+        &self.0
+    }
+}
+
 impl Drop for CountedSession {
     fn drop(&mut self) {
         self.0.sessions.fetch_sub(1, Ordering::Relaxed);
@@ -78,7 +87,12 @@ impl Drop for CountedSession {
 
 impl KeyAccount {
     /// Creates the account of a key.
-    pub(super) fn new(key: Option<KeyId>, name: Arc<str>, limits: &LimitConfig, waiting: Arc<WaitingSound>) -> Self {
+    pub(super) fn new(
+        key: Option<KeyId>,
+        name: Arc<str>,
+        limits: &LimitConfig,
+        (waiting, ledger): (Arc<WaitingSound>, Arc<UsageLedger>),
+    ) -> Self {
         let buckets = Buckets {
             prefill: MinuteBucket::new(limits.prefill_tokens_per_minute),
             decode: MinuteBucket::new(limits.decode_tokens_per_minute),
@@ -89,7 +103,8 @@ impl KeyAccount {
             name,
             tenant: Tenant { id: key.map_or(0, u64::from), ..Tenant::default() },
             sessions: AtomicI64::new(0),
-            sound_ms: AtomicU64::new(0),
+            usage: UsageCounters::default(),
+            ledger,
             waiting_ms: AtomicU64::new(0),
             waiting,
             buckets: Mutex::new(buckets),
@@ -118,9 +133,24 @@ impl KeyAccount {
         self.sessions.load(Ordering::Relaxed)
     }
 
-    /// Duration of input sound so far.
-    pub fn sound(&self) -> Duration {
-        Duration::from_millis(self.sound_ms.load(Ordering::Relaxed))
+    /// Usage since the start.
+    pub fn usage(&self) -> UsageTotals {
+        self.usage.totals()
+    }
+
+    /// Counts the usage of a response or a transcript.
+    pub fn count_usage(&self, usage: &EngineUsage) {
+        self.usage.add(UsageTotals::of_response(usage));
+    }
+
+    /// Counts generated sound.
+    pub fn count_answer_sound(&self, sound: Duration) {
+        self.usage.add(UsageTotals { output_sound_us: whole_us(sound), ..UsageTotals::default() });
+    }
+
+    /// Adds the usage since the last call to the ledger.
+    pub fn settle(&self) {
+        self.ledger.add(&self.name, self.usage.take());
     }
 
     /// Number of refusals by a limit.
@@ -168,7 +198,7 @@ impl KeyAccount {
         if buckets.sound.limit() > 0 {
             buckets.sound.charge(sound.as_secs_f64(), now);
         }
-        self.sound_ms.fetch_add(u64::try_from(sound.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.usage.add(UsageTotals { input_sound_us: whole_us(sound), ..UsageTotals::default() });
     }
 
     /// Changes the sound that waits for one of the key's calls from `before_ms` to `after_ms`. Less is always allowed.
@@ -215,6 +245,13 @@ impl KeyAccount {
     fn buckets(&self) -> MutexGuard<'_, Buckets> {
         // A panic cannot leave a bucket half changed in a way that matters.
         self.buckets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The usage of a removed key stays in the ledger.
+impl Drop for KeyAccount {
+    fn drop(&mut self) {
+        self.settle();
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use repartee_engine_api::{Command, MessageContent, ResponseInput};
+use repartee_engine_api::{Command, EngineUsage, MessageContent, ResponseInput};
 use repartee_protocol::rate_limits::RateLimit;
 use repartee_protocol::{ClientEvent, ErrorBody, ErrorKind};
 
@@ -77,6 +77,20 @@ impl CallBudget {
         }
     }
 
+    /// Counts the usage of a response or a transcript.
+    pub fn count_usage(&self, usage: &EngineUsage) {
+        if let Some(account) = &self.account {
+            account.count_usage(usage);
+        }
+    }
+
+    /// Counts generated sound.
+    pub fn count_answer_sound(&self, sound: Duration) {
+        if let Some(account) = &self.account {
+            account.count_answer_sound(sound);
+        }
+    }
+
     /// Takes input sound of `sound`, after which `waiting` waits in the call. Refused sound is dropped; its error is given
     /// at most once a second.
     pub fn take_sound(&mut self, sound: Duration, waiting: Duration, now: Instant) -> Result<(), Option<ErrorBody>> {
@@ -136,13 +150,13 @@ impl Drop for CallBudget {
 mod tests {
     use super::*;
     use crate::auth::KeySet;
-    use crate::budget::KeyBudgets;
+    use crate::budget::tests::with_limits;
     use crate::config::LimitConfig;
 
     #[test]
     fn a_call_gives_back_the_sound_that_waits() {
         let limits = LimitConfig { waiting_sound_s: 10, ..LimitConfig::default() };
-        let budgets = KeyBudgets::new(limits, &KeySet::default());
+        let budgets = with_limits(limits, &KeySet::default());
         let call = || CallBudget::new(budgets.account(None));
         let (now, seconds) = (Instant::now(), Duration::from_secs);
         let (mut one, mut other) = (call(), call());
@@ -160,13 +174,13 @@ mod tests {
     #[test]
     fn sound_in_a_minute_is_limited() {
         let limits = LimitConfig { sound_s_per_minute: 30, ..LimitConfig::default() };
-        let budgets = KeyBudgets::new(limits, &KeySet::default());
+        let budgets = with_limits(limits, &KeySet::default());
         let mut call = CallBudget::new(budgets.account(None));
         let (now, seconds) = (Instant::now(), Duration::from_secs);
         call.take_sound(seconds(40), seconds(0), now).unwrap();
         let refused = call.take_sound(seconds(1), seconds(0), now).unwrap_err().unwrap();
         assert!(refused.message.contains("limits.sound_s_per_minute"), "{refused}");
         call.take_sound(seconds(1), seconds(0), now + seconds(21)).unwrap();
-        assert_eq!(budgets.account(None).sound(), seconds(41));
+        assert_eq!(budgets.account(None).usage().input_sound_us, 41_000_000);
     }
 }

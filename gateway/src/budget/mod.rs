@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::auth::{KeyId, KeySet};
 use crate::config::LimitConfig;
+use crate::usage::ledger::UsageLedger;
 use account::{KeyAccount, WaitingSound};
 
 /// Name of the account of requests without a key.
@@ -29,6 +30,7 @@ pub const NO_KEY: &str = "none";
 pub struct KeyBudgets {
     limits: LimitConfig,
     waiting: Arc<WaitingSound>,
+    ledger: Arc<UsageLedger>,
     accounts: Mutex<Accounts>,
 }
 
@@ -40,10 +42,10 @@ struct Accounts {
 }
 
 impl KeyBudgets {
-    /// Creates the accounts of these keys; without keys one account for all requests.
-    pub fn new(limits: LimitConfig, keys: &KeySet) -> Self {
+    /// Creates the accounts of these keys, whose usage goes to `ledger`; without keys one account for all requests.
+    pub fn new(limits: LimitConfig, keys: &KeySet, ledger: Arc<UsageLedger>) -> Self {
         let waiting = Arc::new(WaitingSound::new(limits.waiting_sound_s));
-        let budgets = Self { limits, waiting, accounts: Mutex::default() };
+        let budgets = Self { limits, waiting, ledger, accounts: Mutex::default() };
         budgets.set_keys(keys);
         budgets
     }
@@ -58,7 +60,7 @@ impl KeyBudgets {
         };
         let account = |(id, name): (Option<KeyId>, Arc<str>)| {
             let known = before.remove(&id).filter(|account| **account.name() == *name);
-            let new = || Arc::new(KeyAccount::new(id, name.clone(), &self.limits, self.waiting.clone()));
+            let new = || Arc::new(KeyAccount::new(id, name.clone(), &self.limits, self.shared()));
             (id, known.unwrap_or_else(new))
         };
         accounts.by_key = owners.into_iter().map(account).collect();
@@ -69,7 +71,17 @@ impl KeyBudgets {
     /// Account of a request's key; of a key that was just removed a new one, which ends with the request.
     pub fn account(&self, key: Option<KeyId>) -> Arc<KeyAccount> {
         let known = self.accounts().by_key.get(&key).cloned();
-        known.unwrap_or_else(|| Arc::new(KeyAccount::new(key, NO_KEY.into(), &self.limits, self.waiting.clone())))
+        known.unwrap_or_else(|| Arc::new(KeyAccount::new(key, NO_KEY.into(), &self.limits, self.shared())))
+    }
+
+    /// Adds the usage of all keys since the last call to the ledger, and returns it.
+    pub fn settle(&self) -> &UsageLedger {
+        self.all().iter().for_each(|(_, account)| account.settle());
+        &self.ledger
+    }
+
+    fn shared(&self) -> (Arc<WaitingSound>, Arc<UsageLedger>) {
+        (self.waiting.clone(), self.ledger.clone())
     }
 
     /// Accounts of all keys.
@@ -93,8 +105,10 @@ impl KeyBudgets {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::time::{Duration, Instant};
+
+    use repartee_engine_api::EngineUsage;
 
     use super::key_limit::KeyLimit;
     use super::*;
@@ -105,14 +119,19 @@ mod tests {
         (keys, first, second)
     }
 
+    /// Accounts with a ledger of the first day.
+    pub fn with_limits(limits: LimitConfig, keys: &KeySet) -> KeyBudgets {
+        KeyBudgets::new(limits, keys, Arc::new(UsageLedger::new("model", 1, Vec::new(), 0)))
+    }
+
     #[test]
     fn several_keys_have_half_of_the_sessions_each() {
         let (keys, ..) = two();
-        let budgets = KeyBudgets::new(LimitConfig::default(), &keys);
+        let budgets = with_limits(LimitConfig::default(), &keys);
         assert_eq!([64, 5, 1].map(|slots| budgets.calls_per_key(slots)), [32, 3, 1]);
         budgets.set_keys(&KeySet::parse("the-first-of-two-keys").unwrap());
         assert_eq!(budgets.calls_per_key(64), 0, "a single key may use all");
-        let set = KeyBudgets::new(LimitConfig { calls_per_key: 50, ..LimitConfig::default() }, &keys);
+        let set = with_limits(LimitConfig { calls_per_key: 50, ..LimitConfig::default() }, &keys);
         assert_eq!(set.calls_per_key(64), 50);
     }
 
@@ -121,7 +140,7 @@ mod tests {
         let (keys, first, second) = two();
         let limits =
             LimitConfig { prefill_tokens_per_minute: 600, decode_tokens_per_minute: 60, ..LimitConfig::default() };
-        let budgets = KeyBudgets::new(limits, &keys);
+        let budgets = with_limits(limits, &keys);
         let (account, start) = (budgets.account(first), Instant::now());
         account.check_tokens(start).unwrap();
         account.tenant().work.add(700, 10);
@@ -143,7 +162,7 @@ mod tests {
     #[test]
     fn waiting_sound_is_shared_by_keys() {
         let (keys, first, second) = two();
-        let budgets = KeyBudgets::new(LimitConfig { waiting_sound_s: 100, ..LimitConfig::default() }, &keys);
+        let budgets = with_limits(LimitConfig { waiting_sound_s: 100, ..LimitConfig::default() }, &keys);
         let [first, second] = [first, second].map(|key| budgets.account(key));
         assert!(first.hold_sound(0, 50_000).is_ok());
         let denied = first.hold_sound(50_000, 51_000).unwrap_err();
@@ -154,5 +173,26 @@ mod tests {
         budgets.set_keys(&KeySet::parse("one the-first-of-two-keys").unwrap());
         assert!(first.hold_sound(50_000, 60_000).is_ok(), "a single key may use what is free");
         assert!(first.hold_sound(60_000, 60_001).is_err());
+    }
+
+    #[test]
+    fn usage_outlives_calls_and_removed_keys() {
+        let (keys, first, second) = two();
+        let budgets = with_limits(LimitConfig::default(), &keys);
+        let used = |ledger: &UsageLedger| -> Vec<(String, u64)> {
+            let rows = ledger.rows(0, 1, None).into_iter();
+            rows.map(|row| (row.key, row.totals.output_text_tokens)).collect()
+        };
+        let usage = EngineUsage { output_text_tokens: 3, ..EngineUsage::default() };
+        budgets.account(first).count_usage(&usage);
+        let running = budgets.account(second);
+        running.count_usage(&usage);
+        assert_eq!(used(budgets.settle()), [("one".to_owned(), 3), ("two".to_owned(), 3)]);
+        assert_eq!(used(budgets.settle()), [("one".to_owned(), 3), ("two".to_owned(), 3)], "usage is added once");
+        budgets.set_keys(&KeySet::parse("one the-first-of-two-keys").unwrap());
+        running.count_usage(&usage);
+        assert_eq!(used(budgets.settle())[1].1, 3, "the call of a removed key goes on");
+        drop(running);
+        assert_eq!(used(budgets.settle())[1].1, 6);
     }
 }

@@ -67,12 +67,13 @@ impl ResponseTiming {
         self.generating = Some(GeneratedAudio { response, begun, last: begun, samples: 0, held_back: false });
     }
 
-    /// Adds audio of a response from the engine.
-    pub fn generated(&mut self, response: ResponseId, samples: usize, now: Instant) {
+    /// Adds audio of a response from the engine; returns its duration.
+    pub fn generated(&mut self, response: ResponseId, samples: usize, now: Instant) -> Duration {
         if let Some(generating) = self.generating.as_mut().filter(|generating| generating.response == response) {
             generating.last = now;
             generating.samples += samples;
         }
+        Duration::from_secs_f64(samples as f64 / f64::from(self.rate.max(1)))
     }
 
     /// Notes whether the call reads the engine's events now.

@@ -342,7 +342,7 @@ impl CallTask {
                 Effect::Audio { event_id, response, part, samples } => {
                     let now = now();
                     self.echo_guard.push_playback(&samples, now);
-                    self.timing.generated(response, samples.len(), now);
+                    self.budget.count_answer_sound(self.timing.generated(response, samples.len(), now));
                     let encoded = transport.push_audio(response, &samples);
                     self.send_audio(event_id, part, encoded, transport);
                     if T::DELIVERY == Delivery::Unpaced && is_audible(&samples) {
@@ -379,6 +379,7 @@ impl CallTask {
                     self.summary.count_response(status);
                     self.metrics.responses.with_label_values(&[status.as_str()]).inc();
                 }
+                Effect::CountUsage(usage) => self.budget.count_usage(&usage),
                 Effect::CountSpeculation { committed } => {
                     let outcome = if committed { "committed" } else { "aborted" };
                     self.metrics.speculations.with_label_values(&[outcome]).inc();

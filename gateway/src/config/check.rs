@@ -114,6 +114,9 @@ impl Config {
         if self.voices.most > 10_000 {
             return refuse("voices.most", "goes from 0, which allows none, to 10000");
         }
+        if !(1..=10_000).contains(&self.usage.days) {
+            return refuse("usage.days", "goes from 1 to 10000");
+        }
         self.engine.check()?;
         if !(1_024..=262_144).contains(&self.webrtc.max_message_bytes) {
             return refuse("webrtc.max_message_bytes", "goes from 1024 to 262144");

@@ -28,8 +28,8 @@ pub use renamed::RenamedSetting;
 pub use secret::Secret;
 pub use settings::{
     BrowserConfig, CascadeConfig, Config, DEFAULT_LISTEN, HealthConfig, KeyConfig, LimitConfig, LogConfig, ProxyConfig,
-    TelemetryConfig, TelephonyConfig, TlsConfig, TokenLimitField, TurnDetectionConfig, TurnServerConfig, VoiceConfig,
-    WebRtcConfig,
+    TelemetryConfig, TelephonyConfig, TlsConfig, TokenLimitField, TurnDetectionConfig, TurnServerConfig, UsageConfig,
+    VoiceConfig, WebRtcConfig,
 };
 pub use think_source::ThinkSource;
 pub use turn_model::TurnModelSource;

@@ -49,6 +49,8 @@ pub struct Config {
     pub turns: TurnDetectionConfig,
     /// Settings of voices enrolled from recordings.
     pub voices: VoiceConfig,
+    /// Settings of the usage ledger.
+    pub usage: UsageConfig,
     /// Settings of HTTPS.
     pub tls: TlsConfig,
     /// Settings of a reverse proxy.
@@ -76,7 +78,7 @@ pub struct Config {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HealthConfig {
-    /// Address that serves `/healthz`, `/readyz` and `/metrics` alone, over plain HTTP; `None` for the main address only.
+    /// Address that serves `/healthz`, `/readyz`, `/metrics` and the usage of all keys alone, over plain HTTP; `None` for the main address only.
     pub listen: Option<SocketAddr>,
 }
 
@@ -172,6 +174,16 @@ pub struct VoiceConfig {
     pub folder: Option<PathBuf>,
     /// Maximum number of voices, and of consents.
     pub most: usize,
+}
+
+/// Settings of the usage ledger.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct UsageConfig {
+    /// File of the ledger; without one the usage is lost when the server ends.
+    pub file: Option<PathBuf>,
+    /// Days that are kept, the present one included.
+    pub days: u32,
 }
 
 /// Settings of HTTPS. Without a certificate the server speaks plain HTTP.
@@ -322,6 +334,7 @@ impl Default for Config {
             limits: LimitConfig::default(),
             turns: TurnDetectionConfig::default(),
             voices: VoiceConfig::default(),
+            usage: UsageConfig::default(),
             tls: TlsConfig::default(),
             proxy: ProxyConfig::default(),
             webrtc: WebRtcConfig::default(),
@@ -391,6 +404,12 @@ impl Default for LimitConfig {
 impl Default for TurnDetectionConfig {
     fn default() -> Self {
         Self { longest: Duration::from_secs(60), model: TurnModelSource::default(), threads: 1 }
+    }
+}
+
+impl Default for UsageConfig {
+    fn default() -> Self {
+        Self { file: None, days: 400 }
     }
 }
 

@@ -23,7 +23,7 @@ use crate::auth::KeySet;
 use crate::auth::ephemeral::EphemeralKeys;
 use crate::auth::wrong_keys::WrongKeys;
 use crate::budget::KeyBudgets;
-use crate::budget::account::CountedSession;
+use crate::budget::account::{CountedSession, KeyAccount};
 use crate::budget::call_budget::CallBudget;
 use crate::budget::key_limit::{KeyLimit, OverBudget};
 use crate::call::{CallLimits, CallServices};
@@ -89,7 +89,7 @@ impl std::fmt::Debug for AppState {
 pub(crate) struct CallGuard {
     metrics: Arc<Metrics>,
     _permit: Permit,
-    _session: CountedSession,
+    session: CountedSession,
     /// The call for the headroom, if it is one.
     begun: Option<BegunCall>,
     _alive: Option<mpsc::Sender<()>>,
@@ -98,6 +98,13 @@ pub(crate) struct CallGuard {
 impl Drop for CallGuard {
     fn drop(&mut self) {
         self.metrics.active_calls.dec();
+    }
+}
+
+impl CallGuard {
+    /// Account of the call's key.
+    pub fn account(&self) -> &KeyAccount {
+        self.session.account()
     }
 }
 
@@ -131,7 +138,7 @@ impl AppState {
         let guard = CallGuard {
             metrics: self.metrics.clone(),
             _permit: permit,
-            _session: account.count_session(),
+            session: account.count_session(),
             begun: None,
             _alive: self.alive.upgrade(),
         };
@@ -165,7 +172,7 @@ impl AppState {
             usage.ephemeral += i64::try_from(ephemeral.get(&key).copied().unwrap_or_default()).unwrap_or(i64::MAX);
             usage.prefill += account.tenant().work.prefill();
             usage.decode += account.tenant().work.decode();
-            usage.sound += account.sound();
+            usage.totals.add(account.usage());
             let mut refused = KeyLimit::ALL.map(|limit| (limit.name(), account.refused(limit)));
             for (sum, (_, before)) in refused.iter_mut().zip(&usage.refused) {
                 sum.1 += before;

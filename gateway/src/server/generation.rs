@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 use repartee_engine_api::{Command, Event, LatencyStamps, SessionError, SessionHandle};
@@ -31,7 +31,9 @@ pub(super) struct Generation {
     metrics: Arc<Metrics>,
     /// Bytes of commands that wait.
     charge: Option<ByteCharge>,
-    _guard: CallGuard,
+    /// Rate of the engine's sound, in Hz.
+    rate: u32,
+    guard: CallGuard,
 }
 
 /// Spans of a request: a call with one turn.
@@ -60,7 +62,7 @@ impl Generation {
         let (stop, metrics) = (Box::pin(app.stopped()), app.metrics.clone());
         let expiry =
             app.call_limits().max_duration.and_then(|longest| tokio::time::Instant::now().checked_add(longest));
-        Self { engine_session, stop, expiry, trace, metrics, charge: None, _guard: guard }
+        Self { engine_session, stop, expiry, trace, metrics, charge: None, rate: app.engine.info().output_rate, guard }
     }
 
     /// Holds the charge of the commands until all are submitted.
@@ -128,9 +130,22 @@ impl Generation {
             Some(event @ Event::Failed { .. }) => Ok(event),
             Some(event) => {
                 self.trace.note(&event);
+                self.count(&event);
                 Ok(event)
             }
             None => Err(self.fail(ApiError::internal("the engine has ended a session"))),
+        }
+    }
+
+    /// Counts the usage of a response for the account of the request's key.
+    fn count(&self, event: &Event) {
+        let account = self.guard.account();
+        match event {
+            Event::Audio { samples, .. } => {
+                account.count_answer_sound(Duration::from_secs_f64(samples.len() as f64 / f64::from(self.rate.max(1))))
+            }
+            Event::SegmentFinished { usage, .. } => account.count_usage(usage),
+            _ => {}
         }
     }
 

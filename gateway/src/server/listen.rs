@@ -37,7 +37,7 @@ use super::client_addr::{Peer, trusts};
 use super::connections::{ConnectionLimiter, ConnectionPermit, NotAdmitted};
 use super::control::AbortOnDrop;
 use super::descriptors::SpareDescriptors;
-use super::routes::{RouterSwitch, names_control_path};
+use super::routes::{RouterSwitch, may_name_control_path, names_control_path};
 use super::timed_body::{BodyDeadline, TimedBody};
 use crate::metrics::RequestMetrics;
 
@@ -53,6 +53,8 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 const MAX_HEAD: usize = 64 << 10;
 /// Bytes of a request that tell a health check from other requests.
 const REQUEST_START: usize = 16;
+/// Pause before the first bytes of a request that came in part are looked at again.
+const PEEK_AGAIN: Duration = Duration::from_millis(2);
 
 /// Task that accepts connections.
 #[derive(Debug)]
@@ -233,7 +235,7 @@ async fn serve_accepted(
     reserve: bool,
 ) {
     let mut start = [0; REQUEST_START];
-    let start = match timeout(context.head_timeout, socket.peek(&mut start)).await {
+    let start = match timeout(context.head_timeout, peek_start(&socket, &mut start)).await {
         Ok(Ok(count)) if count > 0 => &start[..count],
         // The client disconnected or sent nothing in time.
         _ => return,
@@ -259,6 +261,19 @@ async fn serve_accepted(
     let _abort = AbortOnDrop(served.abort_handle());
     // A panic was reported when it happened.
     let _ = served.await;
+}
+
+/// Peeks at the first bytes until they tell a health check from other requests; returns their number. A client may send
+/// a request in several packets.
+async fn peek_start(socket: &TcpStream, start: &mut [u8; REQUEST_START]) -> io::Result<usize> {
+    loop {
+        let count = socket.peek(start).await?;
+        if !may_name_control_path(&start[..count]) {
+            return Ok(count);
+        }
+        // Bytes that were peeked at stay readable, so nothing signals the next ones.
+        sleep(PEEK_AGAIN).await;
+    }
 }
 
 /// Serves a connection on the server's runtime.

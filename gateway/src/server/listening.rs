@@ -28,6 +28,7 @@ use super::routes::{self, RouterSwitch};
 use super::serving::{ControlRoutes, Server};
 use super::start_error::ServerStartError;
 use super::tls::{self, CertificateResolver};
+use super::usage;
 use super::watchdog::{self, LatenessHandle};
 use crate::admission::Admission;
 use crate::auth::ephemeral::EphemeralKeys;
@@ -42,6 +43,8 @@ use crate::metrics::{Metrics, RequestMetrics, ThinkerMetrics};
 use crate::telemetry::TraceExporter;
 use crate::transport::webrtc::{UdpMux, WebRtcSettings};
 use crate::turn_judge::TurnModelPool;
+use crate::usage::file;
+use crate::usage::ledger::UsageLedger;
 use crate::voices::VoiceStore;
 
 /// Connections that may wait to be accepted.
@@ -214,6 +217,7 @@ impl StartingServer {
     pub fn with_engine(self, engine: Arc<dyn SpeechEngine>) -> BoxFuture<'static, Result<Server, ServerStartError>> {
         Box::pin(async move {
             let ids = IdGenerator::new()?;
+            let used = self.config.usage.file.as_deref().map(file::read).transpose()?.unwrap_or_default();
             let voices = open_voices(&self, engine.clone(), ids.clone()).await?;
             let Self {
                 config,
@@ -235,11 +239,12 @@ impl StartingServer {
             let metrics = Arc::new(Metrics::with(engine.info().frame, self.metrics)?);
             metrics.slots.set(i64::try_from(engine.occupancy().1).unwrap_or(i64::MAX));
             let (alive, calls_ended) = mpsc::channel(1);
+            let usage = Arc::new(UsageLedger::new(&engine.info().name, config.usage.days, used, usage::today()));
             readiness.set_engine(engine.clone());
             let app = AppState {
                 origins: OriginPolicy::new(&config.browser, !config.api_keys.is_empty()),
                 admission: Admission::new(config.limits.clone()),
-                budgets: KeyBudgets::new(config.limits.clone(), &config.api_keys),
+                budgets: KeyBudgets::new(config.limits.clone(), &config.api_keys, usage),
                 keys: RwLock::new(config.api_keys.clone()),
                 ephemeral: EphemeralKeys::new(ids.tag(), config.limits.ephemeral_keys as usize),
                 wrong_keys: WrongKeys::new(config.limits.wrong_keys_per_minute),

@@ -77,6 +77,7 @@ mod timed_body;
 mod tls;
 mod transcription;
 mod uploads;
+mod usage;
 mod voices;
 mod watchdog;
 

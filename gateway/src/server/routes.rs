@@ -71,6 +71,13 @@ pub(super) fn names_control_path(start: &[u8]) -> bool {
     path.is_some_and(|path| CONTROL_PATHS.iter().any(|one| path.strip_prefix(one.as_bytes()).is_some_and(ends)))
 }
 
+/// True if more bytes after these, the first ones of a connection, may make a request for a path of the control thread.
+pub(super) fn may_name_control_path(start: &[u8]) -> bool {
+    let begins = |request: String| request.len() >= start.len() && request.as_bytes().starts_with(start);
+    let requests = |path: &&str| [format!("GET {path}"), format!("HEAD {path}")];
+    !start.is_empty() && CONTROL_PATHS.iter().flat_map(requests).any(begins)
+}
+
 /// Refusal of the control thread's other paths.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ControlRefusal {
@@ -90,7 +97,7 @@ pub(super) fn control(readiness: Arc<Readiness>, metrics: Router, refusal: Contr
                 ApiError::new(StatusCode::SERVICE_UNAVAILABLE, error).retry_after(Duration::from_secs(1))
             }
             ControlRefusal::HealthOnly => {
-                ApiError::not_found("this address serves /healthz, /readyz and /metrics only")
+                ApiError::not_found("this address serves /healthz, /readyz, /metrics and /v1/usage only")
             }
         }
     };
@@ -123,6 +130,16 @@ async fn refuse(State(metrics): State<RequestMetrics>) -> ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn torn_control_paths_are_awaited() {
+        for start in ["G", "GET ", "GET /heal", "HEAD /metrics", "GET /readyz"] {
+            assert!(may_name_control_path(start.as_bytes()), "{start}");
+        }
+        for start in ["", "P", "GET /v", "GET /healthz ", "GET /healthz?", "GET /healthzz", "\u{16}"] {
+            assert!(!may_name_control_path(start.as_bytes()), "{start}");
+        }
+    }
 
     #[test]
     fn control_paths_are_known_by_their_first_bytes() {

@@ -32,7 +32,7 @@ use super::tls::CertificateResolver;
 use super::watchdog::LatenessHandle;
 use super::{
     auth_middleware, calls, chat, client_secrets, extract, ice_servers, models, page, realtime, speech,
-    stream_signature, telephony, transcription, voices,
+    stream_signature, telephony, transcription, usage, voices,
 };
 use crate::headroom::Load;
 use crate::transport::webrtc::DroppedDatagrams;
@@ -77,10 +77,10 @@ impl ControlRoutes {
     }
 
     /// Switches to the routes of a loaded server.
-    fn switch_to(&self, readiness: &Arc<Readiness>, metrics: &Router) {
-        let router = |refusal| routes::control(readiness.clone(), metrics.clone(), refusal);
-        self.main.switch_to(router(ControlRefusal::Limit));
-        self.health.switch_to(router(ControlRefusal::HealthOnly));
+    fn switch_to(&self, readiness: &Arc<Readiness>, metrics: &Router, usage: Router) {
+        let router = |metrics, refusal| routes::control(readiness.clone(), metrics, refusal);
+        self.main.switch_to(router(metrics.clone(), ControlRefusal::Limit));
+        self.health.switch_to(router(metrics.clone().merge(usage), ControlRefusal::HealthOnly));
     }
 }
 
@@ -136,9 +136,12 @@ impl Server {
             let Self { app, keyless, accepting, control, control_routes, alive, mut calls_ended, .. } = self;
             let readiness = app.readiness.clone();
             let serving = async move {
-                control_routes.switch_to(&readiness, &guarded_metrics(&app, &keyless));
+                let (metrics, usage) = (guarded_metrics(&app, &keyless), guarded_usage(&app, &keyless));
+                control_routes.switch_to(&readiness, &metrics, usage);
                 accepting.routes.switch_to(router(app.clone(), keyless));
                 readiness.set_phase(ServerPhase::Serving);
+                let kept = tokio::spawn(usage::keep(app.clone()));
+                let _end_with_server = AbortOnDrop(kept.abort_handle());
                 shutdown.await;
                 // Connections are accepted during the drain, for health checks and to refuse new calls.
                 readiness.set_phase(ServerPhase::Draining);
@@ -154,8 +157,12 @@ impl Server {
                 accepting.end.send_replace(true);
                 accepting.task.await.map_err(io::Error::other)?;
                 readiness.set_phase(ServerPhase::Flushing);
-                // The shutdown blocks until the queued spans are sent.
-                tokio::task::spawn_blocking(move || app.traces.shut_down()).await.map_err(io::Error::other)?;
+                let flush = move || {
+                    usage::save(&app);
+                    // Blocks until the queued spans are sent.
+                    app.traces.shut_down();
+                };
+                tokio::task::spawn_blocking(flush).await.map_err(io::Error::other)?;
                 readiness.set_phase(ServerPhase::Ended);
                 Ok(())
             };
@@ -169,8 +176,16 @@ impl Server {
 
 /// Builds `/metrics` with the rules of [`router`], for the control thread.
 fn guarded_metrics(app: &Arc<AppState>, keyless: &Arc<LocalOnlyPolicy>) -> Router {
-    Router::new()
-        .route("/metrics", get(metrics))
+    guarded(Router::new().route("/metrics", get(metrics)), app, keyless)
+}
+
+/// Builds the usage of all keys for the health listener.
+fn guarded_usage(app: &Arc<AppState>, keyless: &Arc<LocalOnlyPolicy>) -> Router {
+    guarded(Router::new().route("/v1/usage", get(usage::show_all)), app, keyless)
+}
+
+fn guarded(routes: Router<Arc<AppState>>, app: &Arc<AppState>, keyless: &Arc<LocalOnlyPolicy>) -> Router {
+    routes
         .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn_with_state(app.clone(), auth_middleware::authenticate))
         .layer(middleware::from_fn_with_state(keyless.clone(), keyless::require_local))
@@ -201,6 +216,7 @@ fn router(app: Arc<AppState>, keyless: Arc<LocalOnlyPolicy>) -> Router {
         .route("/v1/realtime/ice_servers", get(ice_servers::list))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{id}", get(models::show))
+        .route("/v1/usage", get(usage::show))
         .route("/metrics", get(metrics))
         .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn(extract::refuse_compressed))

@@ -9,6 +9,7 @@ use thiserror::Error;
 
 use super::tls::TlsError;
 use crate::config::ConfigError;
+use crate::usage::file::UsageFileError;
 use crate::voices::FolderError;
 
 /// Error of starting a server.
@@ -31,6 +32,9 @@ pub enum ServerStartError {
     /// The folder of voices cannot be used.
     #[error(transparent)]
     Voices(#[from] FolderError),
+    /// The file of the usage ledger cannot be read.
+    #[error(transparent)]
+    Usage(#[from] UsageFileError),
     /// The stored voices cannot be enrolled.
     #[error("cannot enrol the stored voices: {0}")]
     Enrolment(io::Error),

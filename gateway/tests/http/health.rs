@@ -32,6 +32,19 @@ fn block(runtime: &Runtime) -> SyncSender<()> {
     release
 }
 
+/// As [`get`], in packets of one byte.
+fn get_by_bytes(address: SocketAddr, path: &str) -> String {
+    let mut socket = BlockingStream::connect(address).unwrap();
+    socket.set_nodelay(true).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    for byte in format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").bytes() {
+        socket.write_all(&[byte]).unwrap();
+    }
+    let mut response = String::new();
+    socket.read_to_string(&mut response).unwrap();
+    response
+}
+
 fn one_worker() -> Runtime {
     Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
 }
@@ -44,6 +57,18 @@ fn get(address: SocketAddr, path: &str) -> String {
     let mut response = String::new();
     socket.read_to_string(&mut response).unwrap();
     response
+}
+
+#[test]
+fn blocked_runtime_answers_torn_health_checks() {
+    let runtime = one_worker();
+    let server = runtime.block_on(Running::start(Script::default()));
+    let release = block(&runtime);
+    for _ in 0..5 {
+        let response = get_by_bytes(server.address, "/healthz");
+        assert!(response.starts_with("HTTP/1.1 200 ") && response.contains("ok\n"), "{response}");
+    }
+    release.send(()).unwrap();
 }
 
 #[test]

@@ -9,7 +9,7 @@ use repartee_gateway_testkit::Running;
 use repartee_gateway_testkit::http::{Reply, send};
 
 /// Paths that strangers must not read.
-const PATHS: [&str; 9] = [
+const PATHS: [&str; 10] = [
     "/",
     "/admin",
     "/app.js",
@@ -18,6 +18,7 @@ const PATHS: [&str; 9] = [
     "/v1/models",
     "/v1/realtime",
     "/v1/realtime/ice_servers",
+    "/v1/usage",
     "/nothing-here",
 ];
 

@@ -18,4 +18,5 @@ mod speech;
 mod thinker;
 mod tls;
 mod transcription;
+mod usage;
 mod voices;

@@ -97,7 +97,7 @@ const GATEWAY_MAY_NAME: &[(&str, &[&str])] = &[
     ("arguments", &["auth", "bench", "cli", "config", "metrics", "model", "thinker", "user_error"]),
     ("auth", &["address_rate", "ids"]),
     ("bench", &[]),
-    ("budget", &["auth", "config"]),
+    ("budget", &["auth", "config", "usage"]),
     ("call_command", &["arguments", "cli", "offline", "user_error"]),
     ("call", &["budget", "headroom", "long_work", "metrics", "telemetry", "turn_judge"]),
     ("check_command", &["arguments", "cli", "config", "server", "start_log", "user_error"]),
@@ -108,7 +108,7 @@ const GATEWAY_MAY_NAME: &[(&str, &[&str])] = &[
     ("hub", &[]),
     ("ids", &[]),
     ("long_work", &["admission"]),
-    ("metrics", &[]),
+    ("metrics", &["usage"]),
     ("model", &["cli", "config", "user_error"]),
     ("offline", &["arguments", "cli", "config", "metrics", "model", "published", "start_log", "user_error"]),
     ("published", &["cli", "config", "hub", "user_error"]),
@@ -131,6 +131,7 @@ const GATEWAY_MAY_NAME: &[(&str, &[&str])] = &[
             "telemetry",
             "transport",
             "turn_judge",
+            "usage",
             "voices",
         ],
     ),
@@ -140,6 +141,7 @@ const GATEWAY_MAY_NAME: &[(&str, &[&str])] = &[
     ("transport", &["address_rate", "call", "metrics", "telemetry"]),
     ("turn_judge", &[]),
     ("user_error", &[]),
+    ("usage", &[]),
     ("voices", &["config", "ids"]),
 ];
 
