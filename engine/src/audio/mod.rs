@@ -1,5 +1,6 @@
 //! Audio front end of the models.
 
+pub mod kaldi_mel;
 pub mod log_mel;
 pub mod mel_filters;
 pub mod recording_mel;

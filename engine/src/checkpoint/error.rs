@@ -59,6 +59,14 @@ pub enum CheckpointError {
         /// Error of the field.
         message: String,
     },
+    /// An ONNX file is damaged, or has another model.
+    #[error("{file}: the layers are not those of {model}: copy the published file again")]
+    OtherLayers {
+        /// Path of the file.
+        file: String,
+        /// Name of the expected model.
+        model: String,
+    },
     /// A field has a value that cannot be served.
     #[error("{file}: {value}")]
     BadValue {

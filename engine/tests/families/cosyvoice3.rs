@@ -1,9 +1,11 @@
 //! Parity of CosyVoice3 with a derivation in torch on the same weights: codes are equal, and each compared tensor is within
 //! 1e-4 of the largest reference value. The stages run as in the engine, on streams in pieces.
 //!
+//! - `encoders`: the encoders of recordings
 //! - `refusals`: refused folders
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
+mod encoders;
 mod refusals;
 
 use std::collections::BTreeSet;

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::*;
+use super::graph::*;
 
 /// Field of a message: a number, or bytes.
 fn field(number: u64, bytes: &[u8]) -> Vec<u8> {
