@@ -59,6 +59,7 @@ mod keyless;
 mod listen;
 mod listening;
 mod models;
+mod not_served;
 mod offer;
 mod origin;
 mod page;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, State};
-use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
+use axum::http::{StatusCode, Uri};
 use axum::middleware;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{delete, get, post};
@@ -31,7 +31,7 @@ use super::routes::{self, ControlRefusal, RouterSwitch};
 use super::tls::CertificateResolver;
 use super::watchdog::LatenessHandle;
 use super::{
-    auth_middleware, calls, chat, client_secrets, extract, ice_servers, models, page, realtime, speech,
+    auth_middleware, calls, chat, client_secrets, extract, ice_servers, models, not_served, page, realtime, speech,
     stream_signature, telephony, transcription, usage, voices,
 };
 use crate::headroom::Load;
@@ -229,7 +229,7 @@ fn router(app: Arc<AppState>, keyless: Arc<LocalOnlyPolicy>) -> Router {
         .route("/", get(page::index))
         .route("/admin", get(page::admin))
         .route("/{file}", get(page::file))
-        .fallback(|| async { ApiError::not_found("there is no such path") })
+        .fallback(|uri: Uri| async move { ApiError::not_found(not_served::describe(uri.path())) })
         .layer(middleware::from_fn_with_state(keyless, keyless::require_local))
         .layer(middleware::from_fn_with_state(log, request_log::log_request))
         .with_state(app)

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | this file | [`UsageTotals`], and [`UsageCounters`] of a running key |
 //! | [`ledger`] | the days: sums by day and key |
-//! | [`file`] | the file of the ledger |
+//! | [`mod@file`] | the file of the ledger |
 //!
 //! No clock: the day is a parameter.
 

@@ -5,6 +5,7 @@ use repartee_testkit::scripted::Script;
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
+use repartee_gateway_testkit::http::send;
 use repartee_gateway_testkit::{Client, Running, question, silence};
 
 /// Asserts that the connection still answers.
@@ -131,4 +132,21 @@ async fn settings_of_stock_clients_give_warnings() {
     let warnings = session["repartee"]["warnings"].as_array().unwrap();
     assert!(warnings.contains(&json!("session.audio.output.voice: `marin` is served as `ada`")), "{warnings:?}");
     assert!(warnings.contains(&json!("session.new_field is not known here and was ignored")), "{warnings:?}");
+}
+
+#[tokio::test]
+async fn unserved_interfaces_are_named() {
+    let server = Running::start(Script::default()).await;
+    for (method, path, word) in [
+        ("POST", "/v1/realtime/translations/client_secrets", "translation sessions"),
+        ("POST", "/v1/live/sessions", "Live sessions"),
+        ("POST", "/v1/realtime/sessions", "/v1/realtime/client_secrets"),
+        ("POST", "/v1/realtime/calls/rtc_1/accept", "docs/telephone.md"),
+        ("POST", "/v1/responses", "/v1/chat/completions"),
+        ("GET", "/v1/nothing", "no such path"),
+    ] {
+        let reply = send(server.address, method, path, &[], b"{}").await;
+        assert_eq!((reply.status, &*reply.code()), (404, "not_found"), "{path}: {reply:?}");
+        assert!(reply.body.contains(word), "{path}: {}", reply.body);
+    }
 }
