@@ -53,8 +53,9 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 const MAX_HEAD: usize = 64 << 10;
 /// Bytes of a request that tell a health check from other requests.
 const REQUEST_START: usize = 16;
-/// Pause before the first bytes of a request that came in part are looked at again.
-const PEEK_AGAIN: Duration = Duration::from_millis(2);
+/// Pauses, in ms, before the first bytes of a request that came in part are looked at again; then it is no health check, so
+/// that many such connections cost this thread little.
+const PEEK_AGAIN_MS: [u64; 7] = [2, 4, 8, 16, 32, 64, 128];
 
 /// Task that accepts connections.
 #[derive(Debug)]
@@ -266,14 +267,16 @@ async fn serve_accepted(
 /// Peeks at the first bytes until they tell a health check from other requests; returns their number. A client may send
 /// a request in several packets.
 async fn peek_start(socket: &TcpStream, start: &mut [u8; REQUEST_START]) -> io::Result<usize> {
-    loop {
-        let count = socket.peek(start).await?;
+    let mut count = socket.peek(start).await?;
+    for pause in PEEK_AGAIN_MS {
         if !may_name_control_path(&start[..count]) {
-            return Ok(count);
+            break;
         }
         // Bytes that were peeked at stay readable, so nothing signals the next ones.
-        sleep(PEEK_AGAIN).await;
+        sleep(Duration::from_millis(pause)).await;
+        count = socket.peek(start).await?;
     }
+    Ok(count)
 }
 
 /// Serves a connection on the server's runtime.
