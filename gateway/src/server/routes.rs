@@ -73,9 +73,12 @@ pub(super) fn names_control_path(start: &[u8]) -> bool {
 
 /// True if more bytes after these, the first ones of a connection, may make a request for a path of the control thread.
 pub(super) fn may_name_control_path(start: &[u8]) -> bool {
-    let begins = |request: String| request.len() >= start.len() && request.as_bytes().starts_with(start);
-    let requests = |path: &&str| [format!("GET {path}"), format!("HEAD {path}")];
-    !start.is_empty() && CONTROL_PATHS.iter().flat_map(requests).any(begins)
+    // Every new connection comes here, so nothing is allocated.
+    let begins = |method: &str, path: &str| {
+        start.len() <= method.len() + path.len()
+            && start.iter().copied().eq(method.bytes().chain(path.bytes()).take(start.len()))
+    };
+    !start.is_empty() && CONTROL_PATHS.iter().any(|path| begins("GET ", path) || begins("HEAD ", path))
 }
 
 /// Refusal of the control thread's other paths.

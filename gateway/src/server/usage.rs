@@ -58,7 +58,7 @@ fn page(app: &AppState, query: UsageQuery, key: Option<&str>) -> Result<Json<Val
     let (start_time, end_time) = (seconds("start_time", start_time)?, seconds("end_time", end_time)?);
     let today = today();
     let end = end_time.map_or(today + 1, |end| end.div_ceil(DAY_S).min(today + 1));
-    let first = start_time.map_or((end + 1).saturating_sub(DAYS + 1), |start| start / DAY_S);
+    let first = start_time.map_or(end.saturating_sub(DAYS), |start| start / DAY_S);
     if first >= end && start_time.is_some() && end_time.is_some() {
         return Err(invalid("end_time", "`end_time` has to be after `start_time`"));
     }
