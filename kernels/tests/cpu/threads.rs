@@ -21,7 +21,7 @@ use repartee_kernels_testkit::stored::{KINDS, StoredMatrix};
 
 const THREADS: [usize; 4] = [1, 2, 3, 7];
 
-fn numbers(count: usize, seed: u64) -> Vec<f32> {
+pub fn numbers(count: usize, seed: u64) -> Vec<f32> {
     (0..count).map(|i| uniform(seed, i as u64, 0, 0) - 0.5).collect()
 }
 
@@ -109,11 +109,11 @@ fn stored_integers_pack_equally_on_threads() {
     }
 }
 
-fn weight(ops: &Cpu, layout: WeightLayout, shape: &[usize]) -> Weight {
+pub fn weight(ops: &Cpu, layout: WeightLayout, shape: &[usize]) -> Weight {
     weight_as(ops, layout, WeightFormat::Float, shape)
 }
 
-fn weight_as(ops: &Cpu, layout: WeightLayout, format: WeightFormat, shape: &[usize]) -> Weight {
+pub fn weight_as(ops: &Cpu, layout: WeightLayout, format: WeightFormat, shape: &[usize]) -> Weight {
     let experts = if let WeightLayout::Experts { per_expert } = layout { 3 * per_expert } else { 1 };
     let values = numbers(shape.iter().product(), shape.len() as u64);
     let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
@@ -122,7 +122,7 @@ fn weight_as(ops: &Cpu, layout: WeightLayout, format: WeightFormat, shape: &[usi
 }
 
 /// Results of every operation that is split, at sizes that are split. Calls `split` after each.
-fn results(ops: &Cpu, split: impl Fn() -> bool) -> Vec<(&'static str, Tensor)> {
+pub fn results(ops: &Cpu, split: impl Fn() -> bool) -> Vec<(&'static str, Tensor)> {
     const ROWS: usize = 700;
     const WIDTH: usize = 48;
     let x = || ops.tensor(numbers(ROWS * WIDTH, 3), WIDTH);
