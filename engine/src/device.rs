@@ -13,7 +13,7 @@ pub trait Device: Ops<T: Send, Weight: Send + Sync, State: Send, Ticket: Send> +
 
 impl<O: Ops<T: Send, Weight: Send + Sync, State: Send, Ticket: Send> + Send + 'static> Device for O {}
 
-/// Returns the name of the processor's vector instructions that are in use: `baseline`, `avx2` or `avx512`.
+/// Returns the name of the processor's vector instructions that are in use, as [`SimdLevel::name`] has them.
 pub fn vector_instructions() -> &'static str {
     SimdLevel::detect().name()
 }

@@ -40,18 +40,19 @@ fn one_of_each_topic() -> Vec<String> {
     first.map(|question| question["file"].as_str().unwrap().to_owned()).collect()
 }
 
-/// True if this processor has AVX2, so that `REPARTEE_SIMD=avx2` is possible.
-fn has_avx2() -> bool {
+/// Level of most processors of the architecture, for `REPARTEE_SIMD`, if this one has it.
+fn common_level() -> Option<&'static str> {
     #[cfg(target_arch = "x86_64")]
-    return std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma");
+    return (std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma"))
+        .then_some("avx2");
     #[cfg(not(target_arch = "x86_64"))]
-    false
+    cfg!(target_arch = "aarch64").then_some("neon")
 }
 
 /// SIMD levels to compare with the best one. Prints skipped levels; in CI a skipped level fails the test.
 fn levels() -> Vec<&'static str> {
-    if has_avx2() {
-        return vec!["avx2", "baseline"];
+    if let Some(level) = common_level() {
+        return vec![level, "baseline"];
     }
     println!("SKIPPED, not on this processor: avx2");
     assert!(std::env::var_os("CI").is_none_or(|value| value.is_empty()), "in CI nothing is skipped");

@@ -2,6 +2,8 @@
 
 use super::output_ptr::OutputPtr;
 use super::panels::{Lane, Number, PackedWeight, Panels};
+#[cfg(all(target_arch = "aarch64", feature = "simd"))]
+use super::simd::NeonLanes;
 #[cfg(all(target_arch = "x86_64", feature = "simd"))]
 use super::simd::{Avx2Lanes, Avx512Lanes};
 use super::simd::{LANES, Lanes, LevelKind, ScalarLanes, SimdLevel, prefetch};
@@ -116,6 +118,12 @@ unsafe fn dispatch<N: Number>(level: SimdLevel, task: Task<'_>, weight: &[Lane<N
         // SAFETY: as above.
         #[cfg(all(target_arch = "x86_64", feature = "simd"))]
         LevelKind::Avx512 => unsafe { avx512(task, weight, part) },
+        // 32 registers, four for each sum.
+        // SAFETY: every processor of the architecture has NEON; the caller guarantees the rest.
+        #[cfg(all(target_arch = "aarch64", feature = "simd"))]
+        LevelKind::Neon | LevelKind::NeonDotprod | LevelKind::NeonI8mm => unsafe {
+            tiles::<NeonLanes, N, 0, 1, 1, 2, 4, 6>(task, weight, part)
+        },
     }
 }
 

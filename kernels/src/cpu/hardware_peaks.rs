@@ -7,7 +7,11 @@ use std::time::Instant;
 
 use super::huge_pages::filled;
 use super::pool::Pool;
-use super::simd::peak::{self, ROUNDS, SUMS};
+#[cfg(all(target_arch = "aarch64", feature = "simd"))]
+use super::simd::aarch64;
+#[cfg(not(all(target_arch = "aarch64", feature = "simd")))]
+use super::simd::peak;
+use super::simd::peak::{ROUNDS, SUMS};
 #[cfg(all(target_arch = "x86_64", feature = "simd"))]
 use super::simd::x86;
 
@@ -91,6 +95,9 @@ pub fn float_peak(pool: &Pool) -> PeakRate {
             return measured(pool, "fused, 8 numbers a register (AVX2)", 8, run);
         }
     }
+    #[cfg(all(target_arch = "aarch64", feature = "simd"))]
+    return measured(pool, "fused, 4 numbers a register (NEON)", 4, aarch64::peak::neon);
+    #[cfg(not(all(target_arch = "aarch64", feature = "simd")))]
     measured(pool, "a product and a sum, as the compiler vectorises them", 4, peak::plain)
 }
 
@@ -109,6 +116,16 @@ pub fn integer_peak(pool: &Pool) -> Option<PeakRate> {
             return Some(measured(pool, "bytes by twos and a sum, 32 a register (AVX2)", 32, run));
         }
     }
+    #[cfg(all(target_arch = "aarch64", feature = "simd"))]
+    {
+        if aarch64::has_dotprod() {
+            // SAFETY: the processor reports the feature.
+            let run = |x| unsafe { aarch64::peak::dotprod(x) };
+            return Some(measured(pool, "bytes by fours, 16 a register (NEON dot product)", 16, run));
+        }
+        Some(measured(pool, "bytes widened, 8 an instruction (NEON)", 8, aarch64::peak::widening))
+    }
+    #[cfg(not(all(target_arch = "aarch64", feature = "simd")))]
     None
 }
 

@@ -17,6 +17,8 @@ use super::output_ptr::OutputPtr;
 use super::quantised::{IntegerFormat, QuantisedWeight, STEPS, SUPER_GROUPS};
 #[cfg(all(target_arch = "x86_64", feature = "simd"))]
 use super::simd::{Avx2Int4, Avx2Int8, VnniInt4, VnniInt8};
+#[cfg(all(target_arch = "aarch64", feature = "simd"))]
+use super::simd::{DotInt4, DotInt8, NeonInt4, NeonInt8};
 use super::simd::{Dots, LANES, Lanes, LevelKind, ScalarInt4, ScalarInt8, SimdLevel, prefetch};
 use super::work_split::{ProductPart, ROW_BLOCK};
 use crate::packed::GroupScales;
@@ -146,6 +148,15 @@ unsafe fn dispatch(level: SimdLevel, task: WeightTask<'_>, part: ProductPart) {
         // SAFETY: as above.
         unsafe { tiles_of_format!(task, part, Avx2Int8, Avx2Int4, 2, 1) }
     }
+    /// # Safety
+    /// The processor has dot products of bytes; the caller's guarantees.
+    #[cfg(all(target_arch = "aarch64", feature = "simd"))]
+    #[target_feature(enable = "neon,dotprod")]
+    unsafe fn dotprod(task: WeightTask<'_>, part: ProductPart) {
+        // 32 registers, four for each integer sum and each sum in single precision.
+        // SAFETY: as above.
+        unsafe { tiles_of_format!(task, part, DotInt8, DotInt4, 2, 1) }
+    }
     match level.kind() {
         // SAFETY: no special instruction; the dots are of the weight's format; the caller guarantees the rest.
         LevelKind::Baseline => unsafe { tiles_of_format!(task, part, ScalarInt8, ScalarInt4, 2, 1) },
@@ -155,6 +166,12 @@ unsafe fn dispatch(level: SimdLevel, task: WeightTask<'_>, part: ProductPart) {
         // SAFETY: a `SimdLevel` of this kind exists only where the processor has these instructions; the caller guarantees the rest.
         #[cfg(all(target_arch = "x86_64", feature = "simd"))]
         LevelKind::Avx2 | LevelKind::Avx512 => unsafe { avx2(task, part) },
+        // SAFETY: every processor of the architecture has NEON; the dots are of the weight's format; the caller guarantees the rest.
+        #[cfg(all(target_arch = "aarch64", feature = "simd"))]
+        LevelKind::Neon => unsafe { tiles_of_format!(task, part, NeonInt8, NeonInt4, 2, 1) },
+        // SAFETY: levels of this kind exist only where the processor has these instructions; the caller guarantees the rest.
+        #[cfg(all(target_arch = "aarch64", feature = "simd"))]
+        LevelKind::NeonDotprod | LevelKind::NeonI8mm => unsafe { dotprod(task, part) },
     }
 }
 

@@ -3,6 +3,9 @@
 use std::fmt;
 use std::sync::OnceLock;
 
+#[cfg(all(target_arch = "aarch64", feature = "simd"))]
+use super::aarch64;
+
 /// Proof that this processor has certain vector instructions.
 ///
 /// Only [`SimdLevel::detect`] and [`SimdLevel::available`] create one above the baseline, after checking the processor.
@@ -20,6 +23,15 @@ pub(crate) enum LevelKind {
     /// AVX-512 with the extensions F, VL, DQ and BW.
     #[cfg(all(target_arch = "x86_64", feature = "simd"))]
     Avx512,
+    /// NEON and fused multiply-add, which all processors of the architecture have.
+    #[cfg(all(target_arch = "aarch64", feature = "simd"))]
+    Neon,
+    /// NEON with dot products of bytes.
+    #[cfg(all(target_arch = "aarch64", feature = "simd"))]
+    NeonDotprod,
+    /// NEON with dot products of bytes and products of matrices of bytes.
+    #[cfg(all(target_arch = "aarch64", feature = "simd"))]
+    NeonI8mm,
 }
 
 impl LevelKind {
@@ -30,6 +42,12 @@ impl LevelKind {
         Self::Avx2,
         #[cfg(all(target_arch = "x86_64", feature = "simd"))]
         Self::Avx512,
+        #[cfg(all(target_arch = "aarch64", feature = "simd"))]
+        Self::Neon,
+        #[cfg(all(target_arch = "aarch64", feature = "simd"))]
+        Self::NeonDotprod,
+        #[cfg(all(target_arch = "aarch64", feature = "simd"))]
+        Self::NeonI8mm,
     ];
 
     const fn name(self) -> &'static str {
@@ -39,6 +57,12 @@ impl LevelKind {
             Self::Avx2 => "avx2",
             #[cfg(all(target_arch = "x86_64", feature = "simd"))]
             Self::Avx512 => "avx512",
+            #[cfg(all(target_arch = "aarch64", feature = "simd"))]
+            Self::Neon => "neon",
+            #[cfg(all(target_arch = "aarch64", feature = "simd"))]
+            Self::NeonDotprod => "neon+dotprod",
+            #[cfg(all(target_arch = "aarch64", feature = "simd"))]
+            Self::NeonI8mm => "neon+i8mm",
         }
     }
 
@@ -58,6 +82,12 @@ impl LevelKind {
                     && is_x86_feature_detected!("avx512dq")
                     && is_x86_feature_detected!("avx512bw")
             }
+            #[cfg(all(target_arch = "aarch64", feature = "simd"))]
+            Self::Neon => true,
+            #[cfg(all(target_arch = "aarch64", feature = "simd"))]
+            Self::NeonDotprod => aarch64::has_dotprod(),
+            #[cfg(all(target_arch = "aarch64", feature = "simd"))]
+            Self::NeonI8mm => aarch64::has_dotprod() && aarch64::has_i8mm(),
         }
     }
 }
@@ -66,7 +96,7 @@ impl SimdLevel {
     /// Plain instructions, which every processor has.
     pub const BASELINE: Self = Self(LevelKind::Baseline);
 
-    /// Returns the best level of this processor; `REPARTEE_SIMD=baseline|avx2` lowers it, for tests and comparisons.
+    /// Returns the best level of this processor; `REPARTEE_SIMD`, a [`SimdLevel::name`], lowers it, for tests and comparisons.
     pub fn detect() -> Self {
         static LEVEL: OnceLock<SimdLevel> = OnceLock::new();
         *LEVEL.get_or_init(|| {
@@ -89,7 +119,7 @@ impl SimdLevel {
         LevelKind::ALL.iter().filter(move |&&kind| kind > best.0 || !kind.is_supported()).map(|kind| kind.name())
     }
 
-    /// Name of the level: `baseline`, `avx2` or `avx512`.
+    /// Name of the level: `baseline`; `avx2` or `avx512` on x86-64; `neon`, `neon+dotprod` or `neon+i8mm` on AArch64.
     pub const fn name(self) -> &'static str {
         self.0.name()
     }
@@ -156,6 +186,11 @@ macro_rules! dispatch {
             // SAFETY: as above.
             #[cfg(all(target_arch = "x86_64", feature = "simd"))]
             $crate::cpu::simd::level::LevelKind::Avx512 => unsafe { avx512($($arg),*) },
+            // Every processor of the architecture has the instructions of these loops.
+            #[cfg(all(target_arch = "aarch64", feature = "simd"))]
+            $crate::cpu::simd::level::LevelKind::Neon
+            | $crate::cpu::simd::level::LevelKind::NeonDotprod
+            | $crate::cpu::simd::level::LevelKind::NeonI8mm => $($unsafe)? { $generic::<true>($($arg),*) },
         }
     }};
 }
