@@ -9,7 +9,7 @@ REPORT := target/report
 BUILT := $${CARGO_TARGET_DIR:-target}/release
 
 .DEFAULT_GOAL := help
-.PHONY: fuzz help run run-real test-real bench-real release test test-cuda gpu-pack test-long test-hostile screenshots conformance lint check-words bench bench-build loadtest knee numbers soak realtime-vs-chat graph setup-test bench-call bench-cascade bench-engine bench-families bench-heard bench-interruptions bench-turns bench-weights bench-size weight-loss eval-model eval-weights sound-sample
+.PHONY: fuzz help run run-real test-real bench-real release test test-cuda gpu-pack test-long test-hostile screenshots conformance lint check-words bench bench-build loadtest knee numbers soak realtime-vs-chat graph setup-test bench-call bench-cascade bench-cluster bench-engine bench-families bench-heard bench-interruptions bench-turns bench-weights bench-size weight-loss eval-model eval-weights sound-sample
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -116,6 +116,10 @@ bench-call:  ## Measure the parts of a WebRTC call, for a packet or a frame, bes
 bench-cascade:  ## Measure the cascade's own time from the end of a turn to the first frame, beside its voice alone; writes target/report/cascade.json
 	@$(SETUP) build load
 	$(CARGO) bench --workspace --bench cascade
+
+bench-cluster:  ## Measure the directory of many nodes: a choice among 200, a beat, a key; writes target/report/cluster.json
+	@$(SETUP) build
+	$(CARGO) bench --workspace --bench cluster
 
 bench-engine:  ## Measure the engine's modes against each other and the physical floor; writes target/report/engine.json
 	@$(SETUP) build load

@@ -25,6 +25,7 @@ const MAY_NEED: &[(&str, &[&str])] = &[
     ),
     ("repartee-chat-client", &[]),
     ("repartee-chat-testkit", &["repartee-chat-client"]),
+    ("repartee-cluster", &[]),
     ("repartee-protocol", &[]),
     ("repartee-media", &[]),
     ("repartee-realtime", &["repartee-engine-api", "repartee-media", "repartee-protocol", "repartee-spoken"]),
@@ -74,6 +75,7 @@ const TESTS: &str = "repartee-tests";
 /// Crates without I/O: none of [`RUNTIMES_AND_NETWORKS`] is among their transitive dependencies.
 const WITHOUT_NETWORK: &[&str] = &[
     "repartee-checkpoint",
+    "repartee-cluster",
     "repartee-engine",
     "repartee-engine-api",
     "repartee-kernels",
@@ -146,8 +148,14 @@ const GATEWAY_MAY_NAME: &[(&str, &[&str])] = &[
 ];
 
 /// Pure sources, which take time and packets as parameters.
-const PURE: &[&str] =
-    &["engine/spoken/src", "gateway/media/src", "gateway/protocol/src", "gateway/realtime/src", "gateway/sdp/src"];
+const PURE: &[&str] = &[
+    "engine/spoken/src",
+    "gateway/cluster/src",
+    "gateway/media/src",
+    "gateway/protocol/src",
+    "gateway/realtime/src",
+    "gateway/sdp/src",
+];
 
 /// Words that must not occur in pure sources.
 const CLOCKS_AND_IO: &[&str] = &[
@@ -168,6 +176,7 @@ const CLOCKS_AND_IO: &[&str] = &[
 const SHIPPED: &[&str] = &[
     "engine/api/src",
     "gateway/chat-client/src",
+    "gateway/cluster/src",
     "engine/checkpoint/src",
     "engine/spoken/src",
     "gateway/media/src",
