@@ -10,7 +10,7 @@ use repartee_engine_api::{
 };
 use tokio::sync::{Semaphore, watch};
 
-use super::script::{INPUT_RATE, Script, ScriptedResponse};
+use super::script::{FRAME_SAMPLES, INPUT_RATE, OUTPUT_RATE, Script, ScriptedResponse};
 use super::voice::voice_at;
 
 /// State of one session.
@@ -183,13 +183,8 @@ impl ScriptedSession {
             };
             self.send(Event::Text { response, text }).await?;
             for frame in 0..if respond.audio { self.script.frames } else { 0 } {
-                self.send(Event::Audio {
-                    response,
-                    frame,
-                    samples: voice_at(frame, self.script.output_rate),
-                    stamps: None,
-                })
-                .await?;
+                self.send(Event::Audio { response, frame, samples: samples(&self.script, frame), stamps: None })
+                    .await?;
             }
             self.send(Event::SegmentFinished { response, reason: FinishReason::Stop, usage: EngineUsage::default() })
                 .await?;
@@ -274,7 +269,7 @@ impl ScriptedSession {
                         first_frame: now,
                         first_samples: now,
                     };
-                    let samples = voice_at(frame, self.script.output_rate);
+                    let samples = samples(&self.script, frame);
                     self.send(Event::Audio { response, frame, samples, stamps: (frame == 0).then_some(stamps) }).await?;
                     self.frames.send_modify(|frames| *frames += 1);
                     frame += 1;
@@ -318,7 +313,7 @@ impl ScriptedSession {
                 () = passed(gate.as_deref()), if !waits => {
                     let text = self.texts.get_mut(&response)?.words.pop_front()?;
                     self.send(Event::Text { response, text }).await?;
-                    self.send(Event::Audio { response, frame, samples: voice_at(frame, self.script.output_rate), stamps: None }).await?;
+                    self.send(Event::Audio { response, frame, samples: samples(&self.script, frame), stamps: None }).await?;
                     self.frames.send_modify(|frames| *frames += 1);
                     frame += 1;
                 }
@@ -342,4 +337,13 @@ async fn passed(gate: Option<&Semaphore>) {
         Some(gate) => drop(gate.acquire().await.map(tokio::sync::SemaphorePermit::forget)),
         None => tokio::task::yield_now().await,
     }
+}
+
+/// Returns the samples of frame `index` of a response.
+fn samples(script: &Script, index: u64) -> Vec<f32> {
+    let Some(sound) = &script.sound else { return voice_at(index, script.output_rate) };
+    let length = FRAME_SAMPLES * script.output_rate as usize / OUTPUT_RATE as usize;
+    let mut samples: Vec<f32> = sound.iter().skip(index as usize * length).take(length).copied().collect();
+    samples.resize(length, 0.0);
+    samples
 }

@@ -32,6 +32,8 @@ pub struct Script {
     /// Function call of a response, as name and argument pieces. It is made if the function is offered and has no
     /// result yet.
     pub call: Option<(String, Vec<String>)>,
+    /// Sound of the responses at the output rate, in place of the voice; silence follows it.
+    pub sound: Option<Arc<Vec<f32>>>,
     /// True if voices can be enrolled. All voices sound the same.
     pub accepts_enrolment: bool,
     /// True if it transcribes. A transcript contains the duration of the turn: `words new 1280 ms`.
@@ -67,6 +69,7 @@ impl Default for Script {
             failure: None,
             responses: Vec::new(),
             call: None,
+            sound: None,
             accepts_enrolment: false,
             has_transcription: false,
             withholds_transcripts: false,
