@@ -2,12 +2,14 @@
 //!
 //! - `stage`: stages of the time to first packet
 //! - `network`: network quality of WebRTC calls
+//! - `echo`: echo cancelling
 //! - `engine`: work and queues of the engine
 //! - `keys`: use of the server by API keys
 //! - `thinker`: requests to the language model's server of a cascade
 //! - `headroom`: headroom of the machine, and late frames
 //! - `watchdog`: delays of the server's runtime and of the engine
 
+mod echo;
 mod engine;
 mod headroom;
 mod keys;
@@ -27,6 +29,7 @@ use repartee_engine_api::{EngineLoad, StageWork};
 use repartee_media::jitter::JitterStats;
 use repartee_protocol::ErrorKind;
 
+pub use echo::{CancellingCall, EchoMetrics};
 use engine::EngineMetrics;
 pub use headroom::HeadroomMetrics;
 use keys::KeyMetrics;
@@ -47,6 +50,8 @@ pub struct Metrics {
     stages: HistogramVec,
     /// Number of responses by `status`: `completed`, `cancelled`, `incomplete` or `failed`.
     pub responses: IntCounterVec,
+    /// Metrics of echo cancelling.
+    pub echo: EchoMetrics,
     /// Number of speculations by `outcome`: `committed` or `aborted`.
     pub speculations: IntCounterVec,
     /// Number of questions to the turn-detection model by `outcome`: the turn `ended` or `continued`; the model
@@ -188,6 +193,7 @@ impl Metrics {
             bytes_in_flight: IntGauge::new("repartee_bytes_in_flight", "Bytes of requests in memory")?,
             slots: IntGauge::new("repartee_session_slots", "Sessions that the engine can hold")?,
             network: NetworkMetrics::new()?,
+            echo: EchoMetrics::new()?,
         };
         let build =
             IntGaugeVec::new(Opts::new("repartee_build_info", "Always 1; the version is a label"), &["version"])?;
@@ -216,6 +222,7 @@ impl Metrics {
         metrics.registry.register(Box::new(metrics.bytes_in_flight.clone()))?;
         metrics.registry.register(Box::new(metrics.slots.clone()))?;
         metrics.network.register(&metrics.registry)?;
+        metrics.echo.register(&metrics.registry)?;
         metrics.show_zeros();
         Ok(metrics)
     }

@@ -178,7 +178,7 @@ impl EchoGuard {
     }
 
     /// True if the input arrives faster than real time: it is prerecorded and contains no echo of the current playback.
-    fn is_ahead(&self, now: Instant) -> bool {
+    pub fn is_ahead(&self, now: Instant) -> bool {
         self.input_until.is_some_and(|until| until > now + AHEAD)
     }
 

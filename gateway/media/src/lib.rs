@@ -18,6 +18,8 @@
 //! | [`echo_guard`] | prevents the echo of our playback from counting as speech |
 //! | `echo_path` | estimates gain and delay of the echo |
 //! | [`echo_canceller`] | removes the echo of our playback from the input |
+//! | [`call_echo`] | the canceller of a call: when it runs, and when it ends |
+//! | `input_clock` | our clock's time of the input's samples |
 //! | [`playout`] | the server's playout clock |
 //! | [`resample`] | streaming sample-rate conversion |
 //! | [`tempo`] | speed of speech without a change of pitch |
@@ -64,6 +66,7 @@
 pub mod acoustics;
 pub mod adaptation;
 pub mod barge_in;
+pub mod call_echo;
 pub mod downmix;
 pub mod dtmf;
 pub mod echo_canceller;
@@ -78,6 +81,7 @@ mod echo_tests;
 pub mod endpointing;
 #[cfg(test)]
 mod fuzz_tests;
+mod input_clock;
 pub mod jitter;
 mod jitter_stats;
 mod lateness;

@@ -1,27 +1,29 @@
 //! Input audio on its way to the realtime session: resampled to the model's rate, with turn detection.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
+use repartee_media::call_echo::CallEcho;
 use repartee_media::echo_guard::EchoLevel;
 use repartee_media::endpointing::{PauseModel, TurnQuery};
 use repartee_media::level::audible_end;
-use repartee_media::resample::{ResampleError, Resampler};
+use repartee_media::resample::ResampleError;
 use repartee_media::vad::{self, TurnDetector, TurnEvent, TurnSettings};
 use repartee_realtime::audio::EncodedAudio;
 use repartee_realtime::{PIECE_MS, SessionInput};
 
-/// Resampling and turn detection of one call's input audio. [`Self::push`] any number of samples, then [`Self::load`]
-/// and [`Self::process`] while it [has more](Self::has_more).
+use super::input_sound::{ConvertedSound, InputSound};
+
+/// Resampling, echo cancelling and turn detection of one call's input audio. [`Self::push`] any number of samples, then [`Self::load`],
+/// [`Self::convert`] and [`Self::detect`] while it [has more](Self::has_more).
 #[derive(Debug)]
 pub(super) struct InputPipeline {
-    model_rate: u32,
+    sound: InputSound,
     /// Unprocessed samples, and the index of the next piece.
     pending: Vec<f32>,
     at: usize,
     /// Audio behind them that is not decoded yet.
     encoded: Option<EncodedAudio>,
-    rate: u32,
-    resamplers: Option<Resamplers>,
     detector: TurnDetector,
     /// True if turn detection is on; otherwise the detector only counts samples.
     detecting: bool,
@@ -34,33 +36,16 @@ pub(super) struct InputPipeline {
     endpointing: Option<Duration>,
 }
 
-/// Resamplers from one input rate.
-#[derive(Debug)]
-struct Resamplers {
-    model: Resampler,
-    /// `None` if the model's input rate is the detector's.
-    detector: Option<Resampler>,
-}
-
-impl Resamplers {
-    fn new(rate: u32, model_rate: u32) -> Result<Self, ResampleError> {
-        let detector = (model_rate != vad::RATE).then(|| Resampler::new(rate, vad::RATE)).transpose()?;
-        Ok(Self { model: Resampler::new(rate, model_rate)?, detector })
-    }
-}
-
 impl InputPipeline {
-    /// Creates the pipeline of a new call; `turn_model` if one judges pauses. Turns end after `longest_turn`.
-    pub fn new(model_rate: u32, turn_model: Option<PauseModel>, longest_turn: Option<Duration>) -> Self {
+    /// Creates the pipeline of a new call around `sound`; `turn_model` if one judges pauses. Turns end after `longest_turn`.
+    pub fn new(sound: InputSound, turn_model: Option<PauseModel>, longest_turn: Option<Duration>) -> Self {
         let detector = TurnDetector::default();
         let detector = longest_turn.into_iter().fold(detector, TurnDetector::with_longest_turn);
         Self {
-            model_rate,
+            sound,
             pending: Vec::new(),
             at: 0,
             encoded: None,
-            rate: model_rate,
-            resamplers: None,
             detector: match turn_model {
                 Some(model) => detector.with_turn_model(model),
                 None => detector,
@@ -94,10 +79,9 @@ impl InputPipeline {
     /// Queues samples at `rate`. A change of the rate flushes the resamplers and returns their output.
     pub fn push(&mut self, samples: Vec<f32>, rate: u32) -> Result<Vec<SessionInput>, ResampleError> {
         let mut inputs = Vec::new();
-        if rate != self.rate || self.resamplers.is_none() {
+        if self.sound.is_new(rate) {
             inputs = self.flush()?;
-            self.resamplers = Some(Resamplers::new(rate, self.model_rate)?);
-            self.rate = rate;
+            self.sound.set_rate(rate)?;
         }
         // The caller pushes nothing while encoded audio waits; otherwise that comes first.
         if let Some(mut encoded) = self.encoded.take() {
@@ -118,20 +102,23 @@ impl InputPipeline {
         Ok(inputs)
     }
 
-    /// Decodes the next second of encoded audio once the samples before it are processed; returns its samples and their
-    /// rate.
-    pub fn load(&mut self) -> Option<(&[f32], u32)> {
+    /// Decodes the next second of encoded audio once the samples before it are processed.
+    pub fn load(&mut self) {
         if self.at < self.pending.len() {
-            return None;
+            return;
         }
-        let audio = self.encoded.as_mut()?;
-        let samples = audio.next(self.rate as usize);
+        let Some(audio) = &mut self.encoded else { return };
+        let samples = audio.next(self.sound.rate() as usize);
         if samples.is_empty() {
             self.encoded = None;
-            return None;
+            return;
         }
         (self.pending, self.at) = (samples, 0);
-        Some((&self.pending, self.rate))
+    }
+
+    /// The echo canceller; `None` if the server cancels no echo.
+    pub fn echo(&mut self) -> Option<&mut CallEcho> {
+        self.sound.echo.as_mut()
     }
 
     /// True if samples wait to be processed.
@@ -141,9 +128,13 @@ impl InputPipeline {
 
     /// Duration of the samples that wait to be processed.
     pub fn waiting(&self) -> Duration {
+        self.decoded() + self.encoded.as_ref().map_or(Duration::ZERO, EncodedAudio::duration)
+    }
+
+    /// Duration of those of them that are decoded.
+    pub fn decoded(&self) -> Duration {
         let samples = self.pending.len().saturating_sub(self.at);
-        let encoded = self.encoded.as_ref().map_or(Duration::ZERO, EncodedAudio::duration);
-        Duration::from_secs_f64(samples as f64 / f64::from(self.rate.max(1))) + encoded
+        Duration::from_secs_f64(samples as f64 / f64::from(self.sound.rate().max(1)))
     }
 
     /// Sets the echo level of the next samples, and whether the playback can be paused; see
@@ -153,24 +144,21 @@ impl InputPipeline {
         self.detector.set_pausable(pausable);
     }
 
-    /// Processes one piece of the queued samples, and appends the results to `inputs`.
-    pub fn process(&mut self, inputs: &mut Vec<SessionInput>) -> Result<(), ResampleError> {
-        let end = self.pending.len().min(self.at + (self.rate * PIECE_MS / 1_000) as usize);
-        let Some(resamplers) = &mut self.resamplers else { return Ok(()) };
-        let piece = &self.pending[self.at..end];
-        let whole = piece.len() == self.pending.len();
-        let for_detector = resamplers.detector.as_mut().map(|filter| filter.push(piece)).transpose()?;
-        // A packet at the model's rate is one piece and passes without a copy.
-        let for_model = match resamplers.model.is_identity() && whole {
-            true => std::mem::take(&mut self.pending),
-            false => resamplers.model.push(piece)?,
+    /// Takes one piece of the queued samples, without the echo of our playback and at the rates of model and detector. `is_recorded`: true
+    /// if it was recorded before and has no echo.
+    pub fn convert(&mut self, is_recorded: bool) -> Result<ConvertedSound, ResampleError> {
+        let end = self.pending.len().min(self.at + (self.sound.rate() * PIECE_MS / 1_000) as usize);
+        let whole = self.at == 0 && end == self.pending.len();
+        let piece = match whole {
+            true => Cow::Owned(std::mem::take(&mut self.pending)),
+            false => Cow::Borrowed(&self.pending[self.at..end]),
         };
+        let converted = self.sound.convert(piece, is_recorded)?;
         self.at = end;
         if self.at >= self.pending.len() {
             (self.pending, self.at) = (Vec::new(), 0);
         }
-        self.detect(for_model, for_detector, inputs);
-        Ok(())
+        Ok(converted)
     }
 
     /// Processes all queued samples, and flushes the resamplers.
@@ -178,13 +166,11 @@ impl InputPipeline {
         let mut inputs = Vec::new();
         while self.has_more() {
             self.load();
-            self.process(&mut inputs)?;
+            let converted = self.convert(false)?;
+            self.detect(converted, &mut inputs);
         }
-        if let Some(resamplers) = &mut self.resamplers {
-            let for_model = resamplers.model.flush()?;
-            let for_detector = resamplers.detector.as_mut().map(Resampler::flush).transpose()?;
-            self.detect(for_model, for_detector, &mut inputs);
-        }
+        let rest = self.sound.flush()?;
+        self.detect(rest, &mut inputs);
         Ok(inputs)
     }
 
@@ -213,14 +199,15 @@ impl InputPipeline {
         inputs.pop()
     }
 
-    fn detect(&mut self, for_model: Vec<f32>, for_detector: Option<Vec<f32>>, inputs: &mut Vec<SessionInput>) {
-        let heard = for_detector.as_deref().unwrap_or(&for_model);
+    /// Passes a converted piece through the detector, and appends the results to `inputs`.
+    pub fn detect(&mut self, sound: ConvertedSound, inputs: &mut Vec<SessionInput>) {
+        let heard = sound.heard();
         if let Some(end) = audible_end(heard) {
             self.audible_end = self.received + end as u64;
         }
         self.received += heard.len() as u64;
         let events = self.detector.push(heard);
-        inputs.push(SessionInput::Audio(for_model));
+        inputs.push(SessionInput::Audio(sound.for_model));
         for event in events {
             self.report(event, inputs);
         }
@@ -264,15 +251,27 @@ mod tests {
 
     const MS: u64 = vad::RATE as u64 / 1_000;
 
+    fn pipeline(model_rate: u32, longest_turn: Option<Duration>) -> InputPipeline {
+        InputPipeline::new(InputSound::new(model_rate, true), None, longest_turn)
+    }
+
+    impl InputPipeline {
+        /// Processes one piece, and appends its results to `inputs`.
+        fn process(&mut self, inputs: &mut Vec<SessionInput>) {
+            let converted = self.convert(false).unwrap();
+            self.detect(converted, inputs);
+        }
+    }
+
     /// Returns the endpointing delay of `speech` by the detector's own clock and by the metric, in samples.
     fn ended(speech: &[f32]) -> (u64, u64) {
-        let mut pipeline = InputPipeline::new(vad::RATE, None, None);
+        let mut pipeline = pipeline(vad::RATE, None);
         pipeline.configure(Some(TurnSettings::default()));
         let mut stopped = None;
         for chunk in [speech, &[0.0; vad::RATE as usize]].concat().chunks(320) {
             let mut inputs = pipeline.push(chunk.to_vec(), vad::RATE).unwrap();
             while pipeline.has_more() {
-                pipeline.process(&mut inputs).unwrap();
+                pipeline.process(&mut inputs);
             }
             for input in inputs {
                 if let SessionInput::Turn(event @ TurnEvent::SpeechStopped { .. }) = input {
@@ -300,7 +299,7 @@ mod tests {
     fn faint_or_noisy_turns_count_by_the_detector() {
         // The last audible sample lies before the turn; then at the end of noise.
         for audible_end in [50, 1_390] {
-            let mut pipeline = InputPipeline::new(vad::RATE, None, None);
+            let mut pipeline = pipeline(vad::RATE, None);
             (pipeline.begin, pipeline.voice_end, pipeline.audible_end) = (100 * MS, Some(900 * MS), audible_end * MS);
             pipeline.report(TurnEvent::SpeechStopped { audio_end_ms: 1_400 }, &mut Vec::new());
             assert_eq!(pipeline.endpointing(), Some(Duration::from_millis(500)));
@@ -313,12 +312,12 @@ mod tests {
 
     #[test]
     fn turns_of_the_longest_duration_end() {
-        let mut pipeline = InputPipeline::new(vad::RATE, None, Some(Duration::from_secs(3)));
+        let mut pipeline = pipeline(vad::RATE, Some(Duration::from_secs(3)));
         pipeline.configure(Some(TurnSettings { silence_duration_ms: 2_000, ..TurnSettings::default() }));
         let speech = question().repeat(4);
         let mut inputs = pipeline.push(speech, vad::RATE).unwrap();
         while pipeline.has_more() {
-            pipeline.process(&mut inputs).unwrap();
+            pipeline.process(&mut inputs);
         }
         let turns: Vec<_> = inputs
             .iter()
@@ -333,13 +332,13 @@ mod tests {
     fn any_input_rate_and_split_keeps_all_samples() {
         for (rate, model_rate) in [(24_000, 16_000), (8_000, 16_000), (48_000, 24_000), (16_000, 16_000)] {
             for piece in [1, 37, 480, 24_000] {
-                let mut pipeline = InputPipeline::new(model_rate, None, None);
+                let mut pipeline = pipeline(model_rate, None);
                 let mut count = 0;
                 for chunk in vec![0.1; rate as usize].chunks(piece) {
                     count += samples(&pipeline.push(chunk.to_vec(), rate).unwrap());
                     while pipeline.has_more() {
                         let mut inputs = Vec::new();
-                        pipeline.process(&mut inputs).unwrap();
+                        pipeline.process(&mut inputs);
                         count += samples(&inputs);
                     }
                 }
@@ -352,26 +351,30 @@ mod tests {
     #[test]
     fn encoded_audio_is_decoded_by_the_second() {
         for flushed in [false, true] {
-            let mut pipeline = InputPipeline::new(16_000, None, None);
+            let mut pipeline = pipeline(16_000, None);
             // 10.5 s of mu-law.
             let audio = EncodedAudio::new(&"AAAA".repeat(28_000), AudioFormat::Pcmu).unwrap();
             let mut inputs = pipeline.push_encoded(audio).unwrap();
             let mut loads = Vec::new();
             while !flushed && pipeline.has_more() {
-                loads.extend(pipeline.load().map(|(samples, rate)| (samples.len(), rate)));
+                let before = pipeline.pending.len() - pipeline.at;
+                pipeline.load();
+                if before == 0 && !pipeline.pending.is_empty() {
+                    loads.push(pipeline.pending.len());
+                }
                 assert!(pipeline.pending.len() <= 8_000, "no more is held as samples");
-                pipeline.process(&mut inputs).unwrap();
+                pipeline.process(&mut inputs);
             }
             inputs.extend(pipeline.flush().unwrap());
             assert_eq!(samples(&inputs), 168_000);
-            let expected = [vec![(8_000, 8_000); 10], vec![(4_000, 8_000)]].concat();
+            let expected = [vec![8_000; 10], vec![4_000]].concat();
             assert_eq!(loads, if flushed { Vec::new() } else { expected });
         }
     }
 
     #[test]
     fn samples_follow_encoded_audio() {
-        let mut pipeline = InputPipeline::new(16_000, None, None);
+        let mut pipeline = pipeline(16_000, None);
         pipeline.push_encoded(EncodedAudio::new(&"AAAA".repeat(8_000), AudioFormat::Pcmu).unwrap()).unwrap();
         let mut count = samples(&pipeline.push(vec![0.1; 8_000], 8_000).unwrap());
         count += samples(&pipeline.flush().unwrap());
@@ -380,7 +383,7 @@ mod tests {
 
     #[test]
     fn changing_the_input_rate_loses_no_samples() {
-        let mut pipeline = InputPipeline::new(16_000, None, None);
+        let mut pipeline = pipeline(16_000, None);
         let mut count = samples(&pipeline.push(vec![0.1; 24_000], 24_000).unwrap());
         count += samples(&pipeline.push(vec![0.1; 8_000], 8_000).unwrap());
         count += samples(&pipeline.flush().unwrap());

@@ -11,15 +11,19 @@
 //! - `limits`: time limits of a call
 //! - `services`: services that calls share
 //! - `large_events`: parsing of events, and decoding of their audio, off the runtime's threads where it takes long
-//! - `input_pipeline`: the caller's audio: resampling and turn detection
+//! - `input_pipeline`: the caller's audio: turn detection; `input_sound`: its rates, and its echo
+//! - `echo`, `played_frames`: what was played, for the canceller of its echo
 //! - `packet_decoder`: Opus packets of a websocket
 //! - `response_timing`: time to first packet and its parts; `summary`: figures for the log and the list of calls
 
+mod echo;
 mod end;
 mod input_pipeline;
+mod input_sound;
 mod large_events;
 mod limits;
 mod packet_decoder;
+mod played_frames;
 mod response_timing;
 mod running;
 mod services;
@@ -38,6 +42,7 @@ use repartee_realtime::{SessionInput, SessionSetup};
 pub use end::CallEnd;
 use large_events::{ParsedMessage, PendingMessage};
 pub use limits::CallLimits;
+pub use played_frames::PlayedFrames;
 pub use response_timing::stages_since;
 use running::{CallTask, PendingJudgement, now};
 pub use services::CallServices;

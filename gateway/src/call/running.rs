@@ -18,6 +18,7 @@ use repartee_realtime::{Delivery, Effect, PlayoutReport, RealtimeSession, Sessio
 use tokio::sync::oneshot;
 
 use super::input_pipeline::InputPipeline;
+use super::input_sound::InputSound;
 use super::large_events::{self, AudioForm, ParsedMessage, PendingMessage};
 use super::packet_decoder::PacketDecoder;
 use super::response_timing::ResponseTiming;
@@ -26,7 +27,7 @@ use super::{CallEnd, CallServices, OutboundMessage, Transport, TransportError, T
 use crate::budget::call_budget::CallBudget;
 use crate::headroom::Headroom;
 use crate::long_work::CallerWork;
-use crate::metrics::{Metrics, TtfpStage};
+use crate::metrics::{CancellingCall, Metrics, TtfpStage};
 use crate::turn_judge::TurnModelPool;
 
 /// An open question to the turn-detection model: its number, and the receiver of the answer.
@@ -48,12 +49,17 @@ pub(super) struct CallTask {
     long_work: CallerWork,
     /// Headroom of the machine.
     headroom: Headroom,
-    /// Input rate of the model, in Hz.
+    /// Input and output rate of the model, in Hz.
     model_rate: u32,
+    pub(super) output_rate: u32,
     /// Decodes Opus packets of a websocket.
     packet_decoder: PacketDecoder,
     /// Recent levels of our playback, and of its echo.
-    echo_guard: EchoGuard,
+    pub(super) echo_guard: EchoGuard,
+    /// The metric of calls that cancel their echo, while this one does.
+    pub(super) cancelling: Option<CancellingCall>,
+    /// A frame that was played; empty between pieces, kept for its memory.
+    pub(super) played: Vec<f32>,
     pub(super) timing: ResponseTiming,
     /// Start of the voice whose turn begins with the current input.
     voice_began: Option<Instant>,
@@ -77,10 +83,12 @@ pub(super) struct CallTask {
 impl CallTask {
     /// Creates a call; returns it with its first effects.
     pub(super) fn new(setup: SessionSetup, services: CallServices) -> (Self, Vec<Effect>) {
-        let CallServices { limits, budget, metrics, summary, judge, long_work, headroom, trace } = services;
+        let CallServices { limits, budget, metrics, summary, judge, long_work, headroom, trace, cancels_echo } =
+            services;
         let (model_rate, output_rate) = (setup.model.input_rate, setup.model.output_rate);
         let turn_model = judge.as_ref().map(TurnModelPool::kind);
-        let input_pipeline = InputPipeline::new(setup.model.input_rate, turn_model, limits.longest_turn);
+        let sound = InputSound::new(setup.model.input_rate, cancels_echo);
+        let input_pipeline = InputPipeline::new(sound, turn_model, limits.longest_turn);
         let timing = ResponseTiming::new(metrics.clone(), trace, output_rate);
         let echo_guard = EchoGuard::new(output_rate);
         let packet_decoder = PacketDecoder::new(setup.model.input_rate);
@@ -95,8 +103,11 @@ impl CallTask {
             long_work,
             headroom,
             model_rate,
+            output_rate,
             packet_decoder,
             echo_guard,
+            cancelling: None,
+            played: Vec::new(),
             timing,
             voice_began: None,
             pause_latency: None,
@@ -201,7 +212,7 @@ impl CallTask {
         if !self.take_sound(sound, transport) {
             return;
         }
-        self.echo_guard.push_input(&samples, rate, now());
+        self.note_input(sound);
         self.set_playback();
         match self.input_pipeline.push(samples, rate) {
             Ok(inputs) => self.inputs(inputs, transport),
@@ -214,6 +225,7 @@ impl CallTask {
         if !self.take_sound(audio.duration(), transport) {
             return;
         }
+        self.note_input(audio.duration());
         match self.input_pipeline.push_encoded(audio) {
             Ok(inputs) => self.inputs(inputs, transport),
             Err(error) => self.fail(&error.into()),
@@ -234,16 +246,17 @@ impl CallTask {
 
     /// Processes one piece of the input.
     pub(super) fn process_input<T: Transport>(&mut self, transport: &mut T) {
-        if let Some((samples, rate)) = self.input_pipeline.load() {
-            self.echo_guard.push_input(samples, rate, now());
+        self.input_pipeline.load();
+        match self.next_piece(transport) {
+            Ok(sound) => {
+                self.set_playback();
+                let mut inputs = std::mem::take(&mut self.inputs);
+                self.input_pipeline.detect(sound, &mut inputs);
+                self.inputs(inputs.drain(..), transport);
+                self.inputs = inputs;
+            }
+            Err(error) => self.fail(&error),
         }
-        self.set_playback();
-        let mut inputs = std::mem::take(&mut self.inputs);
-        match self.input_pipeline.process(&mut inputs) {
-            Ok(()) => self.inputs(inputs.drain(..), transport),
-            Err(error) => self.fail(&error.into()),
-        }
-        self.inputs = inputs;
         self.budget.set_waiting(self.input_pipeline.waiting());
         self.timing.endpointing(self.input_pipeline.endpointing(), now());
         self.ask(transport);
@@ -341,7 +354,7 @@ impl CallTask {
                 }
                 Effect::Audio { event_id, response, part, samples } => {
                     let now = now();
-                    self.echo_guard.push_playback(&samples, now);
+                    self.note_answer::<T>(&samples, now);
                     self.budget.count_answer_sound(self.timing.generated(response, samples.len(), now));
                     let encoded = transport.push_audio(response, &samples);
                     self.send_audio(event_id, part, encoded, transport);
@@ -367,7 +380,7 @@ impl CallTask {
                             .observe(self.pause_latency.take().unwrap_or_else(now_silent).as_secs_f64());
                     }
                     self.pause_latency = None;
-                    self.echo_guard.clear(now());
+                    self.clear_playback();
                     transport.clear_audio();
                 }
                 // The echo guard keeps its levels: other responses play on.
@@ -454,7 +467,7 @@ impl CallTask {
     }
 
     /// Ends the call after an internal error.
-    fn fail(&mut self, error: &TransportError) {
+    pub(super) fn fail(&mut self, error: &TransportError) {
         tracing::error!(%error, "the call's audio could not be processed");
         self.metrics.errors.with_label_values(&[ErrorKind::Internal.code()]).inc();
         self.close();

@@ -29,6 +29,8 @@ pub struct CallServices {
     pub headroom: Headroom,
     /// Trace span of the call, if traces are on.
     pub trace: CallSpan,
+    /// True if the echo of our playback is cancelled.
+    pub cancels_echo: bool,
 }
 
 #[cfg(test)]
@@ -37,6 +39,6 @@ impl CallServices {
     pub fn new(metrics: Arc<Metrics>, judge: Option<TurnModelPool>) -> Self {
         let (limits, budget) = (CallLimits::default(), CallBudget::default());
         let (summary, long_work, headroom, trace) = Default::default();
-        Self { limits, budget, metrics, summary, judge, long_work, headroom, trace }
+        Self { limits, budget, metrics, summary, judge, long_work, headroom, trace, cancels_echo: true }
     }
 }

@@ -10,7 +10,7 @@ use repartee_protocol::session::AudioFormat;
 use repartee_realtime::{Delivery, PlayoutReport};
 use tokio::sync::mpsc;
 
-use super::CallEnd;
+use super::{CallEnd, PlayedFrames};
 
 /// Transport of one call: moves bytes and plays audio, knows nothing of turns.
 pub trait Transport: Send {
@@ -56,6 +56,11 @@ pub trait Transport: Send {
 
     /// Resumes a paused playback.
     fn resume_audio(&mut self) {}
+
+    /// Frames that were played since the last call; `None` without a playout clock, or if their echo is not to be cancelled.
+    fn played_frames(&mut self) -> Option<&mut PlayedFrames> {
+        None
+    }
 
     /// Drops audio that was not played yet.
     fn clear_audio(&mut self);

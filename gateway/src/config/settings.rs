@@ -160,6 +160,8 @@ pub struct TurnDetectionConfig {
     /// Longest turn that turn detection leaves open; then it is committed. Zero for no limit.
     #[serde(rename = "longest_s", with = "seconds")]
     pub longest: Duration,
+    /// True if the echo of the server's playback in a caller's sound is cancelled.
+    pub echo_cancellation: bool,
     /// Model that judges the pauses of sessions with `semantic_vad`.
     pub model: TurnModelSource,
     /// Number of threads that run the model.
@@ -403,7 +405,12 @@ impl Default for LimitConfig {
 
 impl Default for TurnDetectionConfig {
     fn default() -> Self {
-        Self { longest: Duration::from_secs(60), model: TurnModelSource::default(), threads: 1 }
+        Self {
+            longest: Duration::from_secs(60),
+            echo_cancellation: true,
+            model: TurnModelSource::default(),
+            threads: 1,
+        }
     }
 }
 

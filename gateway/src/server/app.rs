@@ -264,6 +264,7 @@ impl AppState {
             long_work: self.long_work.of(caller.client),
             headroom: if self.config.limits.headroom { self.readiness.headroom().clone() } else { Headroom::default() },
             trace: self.traces.call(id, transport),
+            cancels_echo: self.config.turns.echo_cancellation,
         }
     }
 

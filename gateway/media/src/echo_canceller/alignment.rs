@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use realfft::num_complex::Complex32;
-use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
+use realfft::{ComplexToReal, RealToComplex};
 
 use super::filter::{back, transform};
+use super::transforms::plan;
 use super::units::{BLOCK, RATE};
 
 /// Samples of the input in one window, 220 ms.
@@ -65,8 +66,7 @@ impl std::fmt::Debug for Alignment {
 
 impl Alignment {
     pub fn new() -> Self {
-        let mut planner = RealFftPlanner::new();
-        let (forward, inverse) = (planner.plan_fft_forward(SIZE), planner.plan_fft_inverse(SIZE));
+        let (forward, inverse) = plan(SIZE);
         let scratch = forward.get_scratch_len().max(inverse.get_scratch_len());
         Self {
             time: forward.make_input_vec(),

@@ -7,8 +7,9 @@
 use std::sync::Arc;
 
 use realfft::num_complex::Complex32;
-use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
+use realfft::{ComplexToReal, RealToComplex};
 
+use super::transforms::plan;
 use super::units::BLOCK;
 
 /// Length of a transform.
@@ -54,8 +55,7 @@ impl std::fmt::Debug for EchoFilter {
 impl EchoFilter {
     /// Creates a filter that knows no echo.
     pub fn new() -> Self {
-        let mut planner = RealFftPlanner::new();
-        let (forward, inverse) = (planner.plan_fft_forward(SIZE), planner.plan_fft_inverse(SIZE));
+        let (forward, inverse) = plan(SIZE);
         let scratch = forward.get_scratch_len().max(inverse.get_scratch_len());
         Self {
             time: forward.make_input_vec(),

@@ -8,6 +8,7 @@
 //! | `bound` | upper bound of an echo whose delay is not known |
 //! | `units` | rate, block and bands |
 //! | `suppressor` | suppression of what the filter leaves |
+//! | `transforms` | Fourier transforms, planned once for all calls |
 //!
 //! Sound is mono at 16 kHz. The played samples have positions on the input's time axis: a sample at position 0 left our playout clock when
 //! the first input sample arrived. Output is 10 ms late.
@@ -18,8 +19,9 @@ use self::alignment::{Alignment, Found, LONGEST, WINDOW};
 use self::filter::{EchoFilter, PARTITIONS};
 use self::playback::PlayedSamples;
 use self::suppressor::{Block, Suppressor};
+pub(crate) use self::units::BLOCK;
 pub use self::units::RATE;
-use self::units::{BLOCK, finite};
+use self::units::finite;
 
 mod alignment;
 mod bound;
@@ -29,7 +31,8 @@ mod filter;
 mod playback;
 mod suppressor;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
+mod transforms;
 mod units;
 
 /// Time before the found delay that the filter covers: the sound that is found may not be the first.
@@ -43,7 +46,7 @@ const EVERY: u32 = 12;
 /// Time after the last sound played during which an echo may come, in blocks.
 const TAIL: u32 = 120;
 /// Least power of a played or received sample, -66 dBFS, that tells anything.
-const AUDIBLE: f32 = 2.5e-7;
+pub(crate) const AUDIBLE: f32 = 2.5e-7;
 /// Drift that is compensated, and the most that is believed.
 const LEAST_DRIFT: f64 = 3e-5;
 const MOST_DRIFT: f64 = 1e-3;
@@ -58,21 +61,25 @@ pub struct EchoCanceller {
     input: VecDeque<f32>,
     reference: VecDeque<f32>,
     /// Input samples of an incomplete block.
-    pending: Vec<f32>,
+    pub(crate) pending: Vec<f32>,
     /// Input samples processed.
     position: i64,
     /// Distance in samples between the axes of playback and input, and its growth a sample.
-    warp: f64,
+    pub(crate) warp: f64,
     drift: f64,
     alignment: Alignment,
     filter: EchoFilter,
     /// Delay at which the filter begins; `None` without a known path.
-    begin: Option<usize>,
+    pub(crate) begin: Option<usize>,
     suppressor: Suppressor,
     /// Blocks since something was played, and since the last comparison.
-    quiet: u32,
+    pub(crate) quiet: u32,
     since: u32,
     wrong: u32,
+    /// Comparisons that found an echo.
+    pub(crate) found: u32,
+    /// Sums of the powers of blocks with a known echo: of the input, and of what is left of it.
+    pub(crate) powers: (f64, f64),
 }
 
 impl Default for EchoCanceller {
@@ -84,13 +91,18 @@ impl Default for EchoCanceller {
 impl EchoCanceller {
     /// Creates a canceller at the begin of a call.
     pub fn new() -> Self {
+        Self::starting_at(0, 0.0)
+    }
+
+    /// Creates a canceller whose first input sample is at `position`; its playback is `warp` samples further.
+    pub(crate) fn starting_at(position: i64, warp: f64) -> Self {
         Self {
             played: PlayedSamples::default(),
             input: std::iter::repeat_n(0.0, REPLAYED).collect(),
             reference: std::iter::repeat_n(0.0, KEPT).collect(),
             pending: Vec::with_capacity(BLOCK),
-            position: 0,
-            warp: 0.0,
+            position,
+            warp,
             drift: 0.0,
             alignment: Alignment::new(),
             filter: EchoFilter::new(),
@@ -99,12 +111,34 @@ impl EchoCanceller {
             quiet: TAIL,
             since: 0,
             wrong: 0,
+            found: 0,
+            powers: (0.0, 0.0),
         }
+    }
+
+    /// Skips input without an echo, of which nothing is kept.
+    pub(crate) fn skip(&mut self, samples: usize) {
+        self.advance(samples as i64);
+        self.played.drop_before(self.position + self.warp as i64);
+    }
+
+    /// Moves the position by samples of the input, which may go back.
+    pub(crate) fn advance(&mut self, samples: i64) {
+        self.position += samples;
+        self.warp += self.drift * samples as f64;
     }
 
     /// Adds played samples from `position` on, in input samples.
     pub fn push_playback(&mut self, samples: &[f32], position: i64) {
         self.played.push(samples, position);
+        // What comes late was read as silence; its echo is still to come.
+        let read = self.position + self.warp as i64;
+        let late = usize::try_from(read - position).unwrap_or(0);
+        if let Some(from) = KEPT.checked_sub(late) {
+            for (to, sample) in self.reference.range_mut(from..).zip(samples) {
+                *to = finite(*sample);
+            }
+        }
     }
 
     /// Drops the playback from `position` on: it was cleared.
@@ -191,6 +225,8 @@ impl EchoCanceller {
         }
         let block = Block { input, cleaned: &cleaned, echo: Some(&echo), played: &played };
         self.suppressor.suppress(block, is_lost, &mut out);
+        self.powers.0 += f64::from(before);
+        self.powers.1 += f64::from(power(&out));
         out
     }
 
@@ -204,6 +240,7 @@ impl EchoCanceller {
         match self.alignment.compare(near.copied(), far.copied(), self.position as f64) {
             Found::Nothing => {}
             Found::Same => {
+                self.found += 1;
                 let Some(drift) = self.alignment.drift() else { return };
                 self.alignment.restart_drift();
                 let drift = (self.drift - drift).clamp(-MOST_DRIFT, MOST_DRIFT);
@@ -213,6 +250,7 @@ impl EchoCanceller {
                 }
             }
             Found::New(delay) => {
+                self.found += 1;
                 self.begin = Some(delay.saturating_sub(BEFORE));
                 self.suppressor.reset_filter();
                 self.learn();

@@ -26,11 +26,12 @@ impl PlayedSamples {
     /// Adds samples that play from `position` on, at the earliest behind what was pushed before.
     pub fn push(&mut self, samples: &[f32], position: i64) {
         let gap = usize::try_from(position - self.end()).unwrap_or(0);
-        if self.samples.is_empty() || gap > KEPT {
-            self.samples.clear();
+        if self.samples.is_empty() {
             self.begin = position;
-        } else {
+        } else if self.samples.len().saturating_add(gap) < KEPT {
             self.samples.extend(std::iter::repeat_n(0.0, gap));
+        } else {
+            return;
         }
         let room = KEPT.saturating_sub(self.samples.len());
         self.samples.extend(samples.iter().take(room).map(|sample| super::units::finite(*sample)));
@@ -74,5 +75,28 @@ impl PlayedSamples {
 
     fn get(&self, index: i64) -> f32 {
         usize::try_from(index).ok().and_then(|index| self.samples.get(index)).copied().unwrap_or(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_minute_is_kept_at_most() {
+        let mut played = PlayedSamples::default();
+        let second = super::super::units::RATE as usize;
+        for number in 0..100 {
+            played.push(&vec![number as f32 / 100.0; second], (number * second) as i64);
+        }
+        assert_eq!(played.samples.len(), KEPT);
+        // Beyond it a gap takes no memory either, and what was played before stays at its place.
+        played.push(&[0.5; 320], 1_000 * second as i64);
+        assert_eq!(played.samples.len(), KEPT);
+        assert_eq!(played.at(59.5 * second as f64), 0.59);
+        played.drop_before(50 * second as i64);
+        played.push(&vec![0.7; second], 100 * second as i64);
+        assert_eq!(played.at(100.5 * second as f64), 0.7);
+        assert_eq!(played.at(80.5 * second as f64), 0.0, "what did not fit");
     }
 }

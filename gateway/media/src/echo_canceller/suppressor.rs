@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use realfft::num_complex::Complex32;
-use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
+use realfft::{ComplexToReal, RealToComplex};
 
 use super::bound::EchoBound;
 use super::filter::{back, transform};
+use super::transforms::plan;
 use super::units::{BANDS, BLOCK, Bands};
 
 /// First bins of the bands, of 50 Hz, and the end of the last.
@@ -73,8 +74,7 @@ pub(super) struct Block<'a> {
 
 impl Suppressor {
     pub fn new() -> Self {
-        let mut planner = RealFftPlanner::new();
-        let (forward, inverse) = (planner.plan_fft_forward(2 * BLOCK), planner.plan_fft_inverse(2 * BLOCK));
+        let (forward, inverse) = plan(2 * BLOCK);
         let scratch = forward.get_scratch_len().max(inverse.get_scratch_len());
         let silent = [0.0; 2 * BLOCK];
         Self {

@@ -9,7 +9,7 @@ fn playback() -> Vec<f32> {
     levelled("answer-harbour", 1.0)
 }
 
-pub(super) fn levelled(name: &str, gain: f32) -> Vec<f32> {
+pub(crate) fn levelled(name: &str, gain: f32) -> Vec<f32> {
     let mut samples = testdata::interruption(name, RATE);
     let level = rms(&samples);
     samples.iter_mut().for_each(|sample| *sample *= 0.1 * gain / level);
@@ -17,7 +17,7 @@ pub(super) fn levelled(name: &str, gain: f32) -> Vec<f32> {
 }
 
 /// Echo of `played` after `delay` samples, with a client whose clock leads by `drift`, and a little noise.
-pub(super) fn echo(played: &[f32], delay: usize, gain: f32, drift: f64) -> Vec<f32> {
+pub(crate) fn echo(played: &[f32], delay: usize, gain: f32, drift: f64) -> Vec<f32> {
     let mut samples = PlayedSamples::default();
     samples.push(played, 0);
     let mut noise = repartee_testkit::random::Random::new(5);

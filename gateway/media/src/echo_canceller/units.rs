@@ -3,7 +3,7 @@
 /// Sample rate of input, playback and output, in Hz.
 pub const RATE: u32 = 16_000;
 /// Samples of a block, 10 ms.
-pub(super) const BLOCK: usize = RATE as usize / 100;
+pub(crate) const BLOCK: usize = RATE as usize / 100;
 /// Number of bands.
 pub(super) const BANDS: usize = 20;
 /// Powers of the bands.

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
 use super::packet_encoder::{AudibleReport, LEAD_PACKETS, PlayoutCommand};
-use crate::call::{TransportError, TransportEvent};
+use crate::call::{PlayedFrames, TransportError, TransportEvent};
 use crate::metrics::{DropCause, Metrics};
 
 /// Reports of first audible packets that may wait: one for each response that begins.
@@ -27,6 +27,8 @@ pub(super) struct OutputAudio {
     /// Queue to the encoder. Bounded: more waiting frames mean that the socket is stalled, and late audio is worthless.
     frames: mpsc::Sender<PlayoutCommand>,
     playout: Playout,
+    /// Frames whose echo may come back.
+    played: PlayedFrames,
     /// The model's output rate, in Hz.
     output_rate: u32,
     encode_rate: u32,
@@ -55,6 +57,7 @@ impl OutputAudio {
         Self {
             frames,
             playout: Playout::new(encode_rate),
+            played: PlayedFrames::new(encode_rate),
             output_rate,
             encode_rate,
             resampler: None,
@@ -163,7 +166,13 @@ impl OutputAudio {
         }
     }
 
+    /// Frames that were played, of which the newest wait.
+    pub fn played(&mut self) -> &mut PlayedFrames {
+        &mut self.played
+    }
+
     fn send(&mut self, frame: PlayoutFrame, now: Instant, events: &mut VecDeque<TransportEvent>) {
+        self.played.push(frame.due, &frame.samples);
         self.metrics.requests.headroom.frames.inc();
         if now.saturating_duration_since(frame.due) >= FRAME {
             self.metrics.requests.headroom.late_frames.inc();

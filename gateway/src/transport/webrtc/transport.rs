@@ -19,7 +19,7 @@ use super::outbound_events::send_events;
 use super::output_audio::OutputAudio;
 use super::packet_encoder::{OutputPacket, PacketEncoder, PacketSource, PlayoutCommand};
 use super::{LinkQuality, PeerEvent, PeerEvents, WebRtcCall};
-use crate::call::{OutboundMessage, Transport, TransportError, TransportEvent};
+use crate::call::{OutboundMessage, PlayedFrames, Transport, TransportError, TransportEvent};
 use crate::metrics::{DropCause, Metrics};
 use crate::telemetry::log;
 use crate::transport::sideband::{CommandReceiver, Publisher, Sidebands, sidebands};
@@ -289,6 +289,10 @@ impl Transport for WebRtcTransport {
 
     fn resume_audio(&mut self) {
         self.output.resume();
+    }
+
+    fn played_frames(&mut self) -> Option<&mut PlayedFrames> {
+        Some(self.output.played())
     }
 
     fn clear_audio(&mut self) {

@@ -1,0 +1,256 @@
+//! Echo canceller of a call: joins playback and input by our clock, runs only while an echo may come, and ends where none is found.
+
+use std::time::{Duration, Instant};
+
+use super::echo_canceller::{AUDIBLE, BLOCK, EchoCanceller, RATE};
+use super::input_clock::InputClock;
+use super::resample::{ResampleError, Resampler};
+
+/// Time after the last audible playback at which the canceller pauses, in blocks: all that it keeps is silent then.
+const PAUSE: u32 = 160;
+/// Answers without an echo after which it ends.
+const ANSWERS: u32 = 2;
+/// Least audible playback that tells, in samples.
+const TELLING: usize = RATE as usize;
+/// Time by which playback is read later than it is due, 20 ms: the driver of a playout clock may be late.
+const SLACK: f64 = 0.02 * RATE as f64;
+/// Deviation of a piece of playback from the end of the last one that still continues it, in samples.
+const SEAM: i64 = 2;
+
+/// An answer that was played while the canceller ran.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CancelledAnswer {
+    /// Decibels of the input that were removed since the echo was found; `None` without an echo.
+    pub removed_db: Option<f32>,
+}
+
+/// Echo canceller of one call.
+#[derive(Debug, Default)]
+pub struct CallEcho {
+    /// The canceller, from the first audible playback on until it ends.
+    canceller: Option<Box<EchoCanceller>>,
+    clock: InputClock,
+    /// Time of position 0.
+    start: Option<Instant>,
+    playback: Option<PlaybackRun>,
+    /// End of the playback of a client that plays it at once.
+    plays_until: Option<Instant>,
+    /// Input processed, in samples.
+    processed: u64,
+    phase: Phase,
+    /// Audible playback of the current answer, and comparisons that had found an echo before it.
+    audible: usize,
+    found: u32,
+    /// Answers in a row without an echo.
+    without: u32,
+    /// Input that is inside the canceller, in samples, and output that precedes the input.
+    inside: usize,
+    ahead: usize,
+    /// Output of the last piece.
+    output: Vec<f32>,
+    /// Answer that is over.
+    over: Option<CancelledAnswer>,
+}
+
+/// Work of the canceller.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Phase {
+    /// Nothing plays.
+    #[default]
+    Paused,
+    /// The input passes the canceller.
+    Running,
+    /// The caller's side cancels the echo, or there is none.
+    Ended,
+}
+
+/// Playback without a gap.
+#[derive(Debug)]
+struct PlaybackRun {
+    rate: u32,
+    /// Position of its begin.
+    begin: i64,
+    /// Samples in, at `rate`, and out.
+    taken: u64,
+    given: u64,
+    resampler: Resampler,
+}
+
+impl CallEcho {
+    /// Creates the canceller of a call that has played nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// True while the input passes the canceller.
+    pub fn is_running(&self) -> bool {
+        self.phase == Phase::Running
+    }
+
+    /// True once two answers had no echo: the canceller is not used again.
+    pub fn has_ended(&self) -> bool {
+        self.phase == Phase::Ended
+    }
+
+    /// True if the delay of the echo is known.
+    pub fn is_aligned(&self) -> bool {
+        self.canceller.as_ref().is_some_and(|canceller| canceller.delay().is_some())
+    }
+
+    /// Returns the answer that was over at the last [`Self::begin_piece`]; only once.
+    pub fn take_answer(&mut self) -> Option<CancelledAnswer> {
+        self.over.take()
+    }
+
+    /// Adds samples at `rate` Hz that play from `due` on.
+    pub fn push_playback(&mut self, samples: &[f32], rate: u32, due: Instant) -> Result<(), ResampleError> {
+        if self.has_ended() || samples.is_empty() {
+            return Ok(());
+        }
+        let level = samples.iter().map(|sample| sample * sample).sum::<f32>() / samples.len() as f32;
+        // A broken sample is no silence.
+        let is_audible = level > AUDIBLE || level.is_nan();
+        if self.canceller.is_none() && !is_audible {
+            return Ok(());
+        }
+        let position = position(*self.start.get_or_insert(due), due);
+        let (processed, offset) = (self.processed as i64, self.clock.offset());
+        let canceller =
+            self.canceller.get_or_insert_with(|| Box::new(EchoCanceller::starting_at(processed, offset - SLACK)));
+        let continues = |run: &PlaybackRun| run.rate == rate && (position - run.end()).abs() <= SEAM;
+        let run = match self.playback.take().filter(continues) {
+            Some(run) => self.playback.insert(run),
+            None => {
+                let resampler = Resampler::new(rate, RATE)?;
+                self.playback.insert(PlaybackRun { rate, begin: position, taken: 0, given: 0, resampler })
+            }
+        };
+        let at = run.begin + run.given as i64;
+        let converted = run.resampler.convert(samples)?;
+        canceller.push_playback(converted, at);
+        run.given += converted.len() as u64;
+        run.taken += samples.len() as u64;
+        if is_audible {
+            self.audible += (samples.len() as u64 * u64::from(RATE) / u64::from(rate.max(1))) as usize;
+            if self.phase == Phase::Paused {
+                (self.phase, self.found) = (Phase::Running, canceller.found);
+                (canceller.quiet, canceller.powers, self.ahead) = (0, (0.0, 0.0), BLOCK);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds samples at `rate` Hz that a client plays behind those before, or at `now` if it has none left.
+    pub fn queue_playback(&mut self, samples: &[f32], rate: u32, now: Instant) -> Result<(), ResampleError> {
+        let due = self.plays_until.filter(|until| *until > now).unwrap_or(now);
+        self.plays_until = due.checked_add(Duration::from_secs_f64(samples.len() as f64 / f64::from(rate.max(1))));
+        self.push_playback(samples, rate, due)
+    }
+
+    /// Drops the playback from `now` on: the client drops it too.
+    pub fn clear_playback(&mut self, now: Instant) {
+        self.plays_until = None;
+        let Some((canceller, start)) = self.canceller.as_mut().zip(self.start) else { return };
+        canceller.clear_playback(position(start, now));
+        self.playback = None;
+    }
+
+    /// Notes input of `length` that arrived at `now`, before it is processed.
+    pub fn note_input(&mut self, length: Duration, now: Instant) {
+        if self.has_ended() {
+            return;
+        }
+        let start = *self.start.get_or_insert(now);
+        self.clock.arrive(length.as_secs_f64() * f64::from(RATE), position(start, now) as f64);
+    }
+
+    /// Begins a piece of the input: true if it passes the canceller, and goes to [`Self::cancel`]. Before a piece that does not, the caller
+    /// takes [`Self::flush`]; its length goes to [`Self::skip`].
+    pub fn begin_piece(&mut self) -> bool {
+        let Some(canceller) = &mut self.canceller else { return false };
+        if self.phase == Phase::Running && canceller.quiet >= PAUSE {
+            let found = canceller.found > self.found;
+            let (before, after) = canceller.powers;
+            let removed_db = found.then(|| (10.0 * (before.max(1e-12) / after.max(1e-12)).log10()) as f32);
+            if self.audible >= TELLING {
+                self.without = if found { 0 } else { self.without + 1 };
+                self.over = Some(CancelledAnswer { removed_db });
+            }
+            self.audible = 0;
+            self.phase = if self.without >= ANSWERS { Phase::Ended } else { Phase::Paused };
+        }
+        if let Some(offset) = self.clock.correction(canceller.warp + SLACK, canceller.begin.is_some()) {
+            canceller.warp = offset - SLACK;
+        }
+        self.phase == Phase::Running
+    }
+
+    /// Takes a piece of the input at [`RATE`], and replaces it by what is ready without the echo: 10 to 20 ms less at first.
+    pub fn cancel(&mut self, samples: &mut Vec<f32>) {
+        let Some(canceller) = &mut self.canceller else { return };
+        self.processed += samples.len() as u64;
+        self.inside += samples.len();
+        self.output.clear();
+        canceller.process(samples, &mut self.output);
+        samples.clear();
+        self.give(samples);
+    }
+
+    /// Notes a piece of the input that does not pass the canceller.
+    pub fn skip(&mut self, length: usize) {
+        self.processed += length as u64;
+        if let Some(canceller) = &mut self.canceller {
+            canceller.skip(length);
+        }
+    }
+
+    /// Appends all input that is inside the canceller to `samples`.
+    pub fn flush(&mut self, samples: &mut Vec<f32>) {
+        if let Some(canceller) = &mut self.canceller
+            && self.inside > 0
+        {
+            self.output.clear();
+            let missing = BLOCK - canceller.pending.len();
+            let padding = [0.0; 2 * BLOCK];
+            let padding = &padding[..if missing < BLOCK { missing + BLOCK } else { BLOCK }];
+            canceller.process(padding, &mut self.output);
+            canceller.advance(-(padding.len() as i64));
+            self.give(samples);
+            self.ahead = BLOCK;
+        }
+        if self.has_ended() {
+            self.canceller = None;
+            (self.playback, self.output) = (None, Vec::new());
+        }
+    }
+
+    /// Appends the output to `samples`, without what precedes the input or follows it.
+    fn give(&mut self, samples: &mut Vec<f32>) {
+        let dropped = self.ahead.min(self.output.len());
+        self.ahead -= dropped;
+        let given = &self.output[dropped..];
+        let given = &given[..given.len().min(self.inside)];
+        samples.extend_from_slice(given);
+        self.inside -= given.len();
+    }
+}
+
+impl PlaybackRun {
+    /// Position of its end.
+    fn end(&self) -> i64 {
+        self.begin + (self.taken as f64 * f64::from(RATE) / f64::from(self.rate)).round() as i64
+    }
+}
+
+/// Position of `at`, in samples since `start`.
+fn position(start: Instant, at: Instant) -> i64 {
+    let samples = |time: Duration| ((time.as_nanos() * u128::from(RATE) + 500_000_000) / 1_000_000_000) as i64;
+    match at.checked_duration_since(start) {
+        Some(after) => samples(after),
+        None => -samples(start.saturating_duration_since(at)),
+    }
+}
+
+#[cfg(test)]
+#[path = "call_echo_tests.rs"]
+mod tests;

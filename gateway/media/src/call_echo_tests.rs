@@ -1,0 +1,234 @@
+//! Calls: playback by a playout clock or queued, answers with and without an echo, and input that stops or jumps.
+
+use std::time::{Duration, Instant};
+
+use repartee_testkit::memory::{CountScope, counts};
+
+use super::{CallEcho, CancelledAnswer, RATE};
+use crate::echo_canceller::tests::{echo, levelled};
+use crate::level::rms;
+
+/// Samples of a packet.
+const PACKET: usize = 320;
+const MS: Duration = Duration::from_millis(1);
+
+/// A call whose packets come each 20 ms.
+struct TestCall {
+    echo: CallEcho,
+    start: Instant,
+    packets: u32,
+    out: Vec<f32>,
+    answers: Vec<CancelledAnswer>,
+}
+
+impl TestCall {
+    fn new() -> Self {
+        Self { echo: CallEcho::new(), start: Instant::now(), packets: 0, out: Vec::new(), answers: Vec::new() }
+    }
+
+    fn now(&self) -> Instant {
+        self.start + 20 * MS * self.packets
+    }
+
+    /// Takes input that arrives now.
+    fn hear(&mut self, input: &[f32]) {
+        self.echo.note_input(Duration::from_secs_f64(input.len() as f64 / f64::from(RATE)), self.now());
+        let mut samples = input.to_vec();
+        if self.echo.begin_piece() {
+            self.echo.cancel(&mut samples);
+        } else {
+            self.echo.flush(&mut self.out);
+            self.echo.skip(samples.len());
+        }
+        self.answers.extend(self.echo.take_answer());
+        self.out.extend(samples);
+    }
+
+    /// Plays `played` on the playout clock, beside `input`.
+    fn play(&mut self, played: &[f32], input: &[f32]) {
+        for (played, input) in played.chunks(PACKET).zip(input.chunks(PACKET)) {
+            self.echo.push_playback(played, RATE, self.now()).unwrap();
+            self.packets += 1;
+            self.hear(input);
+        }
+    }
+
+    /// Hears `input` while nothing plays.
+    fn pause(&mut self, input: &[f32]) {
+        for input in input.chunks(PACKET) {
+            self.packets += 1;
+            self.hear(input);
+        }
+    }
+
+    /// Decibels by which the latest output is softer than `input` from the second `from` to `to` of it.
+    fn removed(&self, input: &[f32], from: f32, to: f32) -> f32 {
+        let range = (from * RATE as f32) as usize..(to * RATE as f32) as usize;
+        let end = self.out.len() + self.echo.inside;
+        let out = &self.out[end - input.len()..][range.clone()];
+        20.0 * (rms(&input[range]) / rms(out).max(1e-6)).log10()
+    }
+}
+
+fn speech(name: &str) -> Vec<f32> {
+    let mut samples = levelled(name, 1.0);
+    samples.truncate(samples.len() / PACKET * PACKET);
+    samples
+}
+
+fn silence(ms: usize) -> Vec<f32> {
+    vec![0.0; ms * 16]
+}
+
+#[test]
+fn next_answer_loses_its_echo_at_once() {
+    let mut call = TestCall::new();
+    let first = speech("answer-harbour");
+    call.play(&first, &echo(&first, 2_400, 0.5, 0.0));
+    call.pause(&silence(2_500));
+    assert!(!call.echo.is_running(), "nothing plays");
+    let second = speech("answer-bread");
+    let input = echo(&second, 2_400, 0.5, 0.0);
+    call.play(&second, &input);
+    let removed = call.removed(&input, 0.3, 1.0);
+    assert!(removed > 20.0, "{removed} dB");
+    let [CancelledAnswer { removed_db: Some(removed) }] = call.answers[..] else { panic!("{:?}", call.answers) };
+    assert!(removed > 15.0, "{removed} dB");
+}
+
+#[test]
+fn frames_of_any_rate_are_a_reference() {
+    for rate in [8_000, 24_000, 48_000] {
+        let played = speech("answer-harbour");
+        let mut up = crate::resample::Resampler::new(RATE, rate).unwrap();
+        let frames = up.push(&played).unwrap();
+        let input = echo(&played, 2_400, 0.5, 0.0);
+        let mut call = TestCall::new();
+        for (frame, input) in frames.chunks(rate as usize / 50).zip(input.chunks(PACKET)) {
+            call.echo.push_playback(frame, rate, call.now()).unwrap();
+            call.packets += 1;
+            call.hear(input);
+        }
+        let input = &input[..call.packets as usize * PACKET];
+        let removed = call.removed(input, 2.0, 4.0);
+        assert!(removed > 15.0, "{removed} dB at {rate} Hz");
+    }
+}
+
+#[test]
+fn playback_ahead_of_time_is_a_reference() {
+    let played = speech("answer-harbour");
+    let input = echo(&played, 4_000, 0.5, 0.0);
+    let mut call = TestCall::new();
+    // Generated five times as fast as it plays.
+    let mut generated = played.chunks(5 * PACKET);
+    for input in input.chunks(PACKET) {
+        if let Some(samples) = generated.next() {
+            call.echo.queue_playback(samples, RATE, call.now()).unwrap();
+        }
+        call.packets += 1;
+        call.hear(input);
+    }
+    let removed = call.removed(&input, 2.0, 4.0);
+    assert!(removed > 20.0, "{removed} dB");
+}
+
+#[test]
+fn dropped_playback_suppresses_nothing() {
+    let mut call = TestCall::new();
+    let played = speech("answer-harbour");
+    call.echo.queue_playback(&played, RATE, call.now()).unwrap();
+    let input = echo(&played, 2_000, 0.5, 0.0);
+    call.pause(&input[..100 * PACKET]);
+    call.echo.clear_playback(call.now());
+    call.pause(&silence(1_500));
+    let caller = speech("caller-wait");
+    call.pause(&caller);
+    let changed = call.removed(&caller, 0.0, 1.0);
+    assert!(changed.abs() < 0.1, "{changed} dB");
+}
+
+#[test]
+fn answers_without_echo_end_it() {
+    let mut call = TestCall::new();
+    for name in ["answer-harbour", "answer-bread"] {
+        assert!(!call.echo.has_ended());
+        let played = speech(name);
+        call.play(&played, &echo(&played, 0, 0.0, 0.0));
+        call.pause(&silence(2_000));
+    }
+    assert!(call.echo.has_ended() && call.echo.canceller.is_none(), "its memory is free");
+    assert_eq!(call.answers, [CancelledAnswer { removed_db: None }; 2]);
+    let played = speech("answer-harbour");
+    let input = echo(&played, 2_400, 0.5, 0.0);
+    call.play(&played, &input);
+    assert_eq!(call.out[call.out.len() - input.len()..], input, "it is not used again");
+}
+
+#[test]
+fn lost_input_keeps_the_delay() {
+    let played = speech("answer-harbour");
+    let input = echo(&played, 2_400, 0.5, 0.0);
+    let mut call = TestCall::new();
+    for (number, (played, input)) in played.chunks(PACKET).zip(input.chunks(PACKET)).enumerate() {
+        call.echo.push_playback(played, RATE, call.now()).unwrap();
+        call.packets += 1;
+        // Ten packets never come.
+        if !(100..110).contains(&number) {
+            call.hear(input);
+        }
+    }
+    let known = call.echo.canceller.as_ref().unwrap().delay().unwrap();
+    assert!(known.abs_diff(2_400 - PACKET) < 320, "{known}");
+    let removed = call.removed(&input[10 * PACKET..], 5.0, 6.0);
+    assert!(removed > 15.0, "{removed} dB");
+}
+
+#[test]
+fn no_sample_is_lost_or_added() {
+    let played = speech("caller-wait");
+    for piece in [37, 160, 500, 4_000] {
+        let mut call = TestCall::new();
+        let input = echo(&played, 2_000, 0.5, 0.0);
+        let (mut given, mut queued) = (0, false);
+        for input in [&silence(300)[..], &input, &silence(2_500), &input].concat().chunks(piece) {
+            if given >= 4_800 && !queued {
+                queued = true;
+                call.echo.queue_playback(&played, RATE, call.now()).unwrap();
+            }
+            given += input.len();
+            call.packets = (given / PACKET) as u32;
+            call.hear(input);
+        }
+        assert!(!call.echo.is_running());
+        assert_eq!(call.out.len(), given, "in pieces of {piece}");
+        let end = call.out.len() - input.len();
+        assert_eq!(call.out[end..], input, "what follows is at its place");
+        call.echo.queue_playback(&played, RATE, call.now()).unwrap();
+        call.hear(&input[..5_000]);
+        call.echo.flush(&mut call.out);
+        assert_eq!(call.out.len(), given + 5_000);
+    }
+}
+
+#[test]
+fn steady_packets_allocate_nothing() {
+    let played = speech("answer-harbour").repeat(2);
+    let input = echo(&played, 2_400, 0.5, 2e-4);
+    let mut call = TestCall::new();
+    let (mut before, mut heard) = (0, Vec::with_capacity(PACKET));
+    for (number, (played, input)) in played.chunks(PACKET).zip(input.chunks(PACKET)).enumerate() {
+        if number == 250 {
+            before = counts(CountScope::Thread).allocations;
+        }
+        call.echo.push_playback(played, RATE, call.now()).unwrap();
+        call.packets += 1;
+        call.echo.note_input(20 * MS, call.now());
+        assert!(call.echo.begin_piece());
+        heard.clear();
+        heard.extend_from_slice(input);
+        call.echo.cancel(&mut heard);
+    }
+    assert!(call.echo.is_aligned() && call.packets > 500);
+    assert_eq!(counts(CountScope::Thread).allocations, before);
+}
