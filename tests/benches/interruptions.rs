@@ -1,8 +1,13 @@
 //! `make bench-interruptions`: false and missed interruptions over a matrix of echoes, voices and backchannels, with a
-//! playback that can be paused (WebRTC, ours) and one that cannot (a websocket, the peer). It uses the recordings on
-//! which no threshold was chosen; with `-- chosen`, the others. It runs on a virtual clock.
+//! playback that can be paused (WebRTC) and one that cannot (a websocket), with the echo cancelled (ours) and without (the
+//! peer). It uses the recordings on which no threshold was chosen; with `-- chosen`, the others. It runs on a virtual
+//! clock, but for the cost of cancelling.
+
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use repartee_media::call_echo::CallEcho;
+use repartee_media::vad::{RATE, TurnDetector};
 use repartee_report::{Report, ReportRow};
 use repartee_tests::interruptions::{DataSet, Recordings, RoomConditions, Scene, simulate};
 use repartee_tests::tools;
@@ -16,36 +21,102 @@ fn main() -> Result<()> {
     let conditions = recordings.conditions.first().context("there are no conditions")?;
     let mut rows = Vec::new();
     println!(
-        "| echo | pausable | false interruptions | pauses a minute | by backchannels | missed, caller at {:?} dB | silent after, median / p95 | last sound after | announced after |",
+        "| echo | transport | cancelled | false interruptions | pauses a minute | by backchannels | missed, caller at {:?} dB | silent after, median / p95 | last sound after | announced after |",
         conditions.callers_db
     );
-    println!("|---|---|---|---|---|---|---|---|---|");
-    let mut all = [Measured::default(), Measured::default()];
-    for echo_db in &conditions.echoes_db {
-        let mut measured = [false, true].map(|_| Measured::default());
-        for (measured, pausable) in measured.iter_mut().zip([true, false]) {
-            measured.missed = vec![(0, 0); conditions.callers_db.len()];
-            measure(&recordings, conditions, *echo_db, pausable, measured)?;
+    println!("|---|---|---|---|---|---|---|---|---|---|");
+    for (transport, pausable) in [("WebRTC", true), ("websocket", false)] {
+        let mut all = [Measured::default(), Measured::default()];
+        for echo_db in &conditions.echoes_db {
+            let mut measured = [false, true].map(|_| Measured::default());
+            for (measured, cancels) in measured.iter_mut().zip([true, false]) {
+                measured.missed = vec![(0, 0); conditions.callers_db.len()];
+                measure(&recordings, conditions, *echo_db, (pausable, cancels), measured)?;
+            }
+            let name = echo_db.map_or("headphones".into(), |db| format!("echo of {db} dB"));
+            print_rows(&name, transport, &measured);
+            let [ours, peer] = measured;
+            rows.extend(ours.rows(&format!("{transport}, {name}"), &peer, conditions));
+            for (all, measured) in all.iter_mut().zip([ours, peer]) {
+                all.add(measured);
+            }
         }
-        let name = echo_db.map_or("headphones".into(), |db| format!("echo of {db} dB"));
-        let [ours, peer] = measured;
-        for (measured, pausable) in [(&ours, "yes"), (&peer, "no")] {
-            println!("| {name} | {pausable} | {} |", measured.cells().join(" | "));
-        }
-        rows.extend(ours.rows(&name, &peer, conditions));
-        for (all, measured) in all.iter_mut().zip([ours, peer]) {
-            all.add(measured);
-        }
+        print_rows("all", transport, &all);
+        rows.extend(all[0].rows(&format!("{transport}, all echoes"), &all[1], conditions));
     }
-    for (measured, pausable) in [(&all[0], "yes"), (&all[1], "no")] {
-        println!("| all | {pausable} | {} |", measured.cells().join(" | "));
-    }
-    rows.extend(all[0].rows("all echoes", &all[1], conditions));
+    rows.extend(costs(&recordings)?);
     let name = if set == DataSet::Judged { "interruptions" } else { "interruptions-chosen" };
     let path = tools::root().join(format!("target/report/{name}.json"));
     Report::new(name, rows).write(&path)?;
     println!("\n{}", path.display());
     Ok(())
+}
+
+fn print_rows(echo: &str, transport: &str, measured: &[Measured; 2]) {
+    for (measured, cancelled) in measured.iter().zip(["yes", "no"]) {
+        println!("| {echo} | {transport} | {cancelled} | {} |", measured.cells().join(" | "));
+    }
+}
+
+/// Measures the processor time of 20 ms of input: with an echo, with headphones until the canceller ends, after that, and of the
+/// detector beside it.
+fn costs(recordings: &Recordings) -> Result<Vec<ReportRow>> {
+    let played: Vec<f32> = recordings.answers.iter().flat_map(|answer| &answer.samples).map(|at| 0.1 * at).collect();
+    let noise = |at: usize| if at.is_multiple_of(2) { 3e-4 } else { -3e-4 };
+    let echo: Vec<f32> =
+        (0..played.len()).map(|at| noise(at) + at.checked_sub(2_400).map_or(0.0, |from| 0.3 * played[from])).collect();
+    let quiet: Vec<f32> = (0..played.len()).map(noise).collect();
+    let mut rows = Vec::new();
+    let mut row = |name: &str, mut times: Vec<Duration>| {
+        times.sort_unstable();
+        let total: Duration = times.iter().sum();
+        let mean = total.as_secs_f64() * 1e6 / times.len().max(1) as f64;
+        let most = times.last().map_or(0.0, Duration::as_secs_f64) * 1e6;
+        println!("{name}: {mean:.0} µs a packet, at most {most:.0} µs, {:.2} % of a core", mean / 200.0);
+        rows.push(ReportRow::without_peer(format!("{name}, 20 ms of input"), mean, "µs", "mean"));
+    };
+    println!();
+    for (name, input) in [("cancelling an echo", &echo), ("seeking an echo beside headphones", &quiet)] {
+        row(name, cancel(&mut CallEcho::new(), &played, input)?);
+    }
+    let mut ended = CallEcho::new();
+    let pause = vec![0.0; 2 * RATE as usize];
+    for _ in 0..2 {
+        cancel(&mut ended, &[&played[..], &pause].concat(), &[&quiet[..], &pause].concat())?;
+    }
+    row("an ended canceller", cancel(&mut ended, &played, &quiet)?);
+    let mut detector = TurnDetector::default();
+    let detect = |input: &[f32]| {
+        let begun = Instant::now();
+        std::hint::black_box(detector.push(input));
+        begun.elapsed()
+    };
+    row("the turn detector", quiet.chunks_exact(320).map(detect).collect());
+    Ok(rows)
+}
+
+/// Cancels `input` beside `played`; returns the time of each packet.
+fn cancel(echo: &mut CallEcho, played: &[f32], input: &[f32]) -> Result<Vec<Duration>> {
+    let start = Instant::now();
+    let mut times = Vec::new();
+    let mut heard = Vec::with_capacity(640);
+    for (number, (played, input)) in (1..).zip(played.chunks_exact(320).zip(input.chunks_exact(320))) {
+        let due = start + Duration::from_millis(20) * (number - 1);
+        heard.clear();
+        heard.extend_from_slice(input);
+        let begun = Instant::now();
+        echo.push_playback(played, RATE, due)?;
+        echo.note_input(Duration::from_millis(20), due + Duration::from_millis(20));
+        if echo.begin_piece() {
+            echo.cancel(&mut heard);
+        } else {
+            let mut rest = Vec::new();
+            echo.flush(&mut rest);
+            echo.skip(heard.len());
+        }
+        times.push(begun.elapsed());
+    }
+    Ok(times)
 }
 
 /// Results of one echo level.
@@ -71,13 +142,23 @@ fn measure(
     recordings: &Recordings,
     conditions: &RoomConditions,
     echo_db: Option<f32>,
-    pausable: bool,
+    (pausable, cancels): (bool, bool),
     measured: &mut Measured,
 ) -> Result<()> {
     let RoomConditions { room_ms: room, delays_ms, callers_db, begins_ms, .. } = conditions;
     for delay_ms in if echo_db.is_some() { &delays_ms[..] } else { &delays_ms[..1] } {
         let scene = |answer, caller, caller_db, begins_ms| {
-            simulate(&Scene { answer, caller, caller_db, begins_ms, echo_db, delay_ms: *delay_ms, room, pausable })
+            simulate(&Scene {
+                answer,
+                caller,
+                caller_db,
+                begins_ms,
+                echo_db,
+                delay_ms: *delay_ms,
+                room,
+                pausable,
+                cancels,
+            })
         };
         for answer in &recordings.answers {
             let outcome = scene(&answer.samples, &[], 0.0, 0)?;
@@ -160,7 +241,7 @@ impl Measured {
     }
 
     fn rows(&self, name: &str, peer: &Self, conditions: &RoomConditions) -> Vec<ReportRow> {
-        let note = "beside a playback that cannot be paused";
+        let note = "beside the echo that is not cancelled";
         let row = |measure: &str, ours: f64, peer: f64, unit: &str| {
             ReportRow::lower_is_better(format!("{name}: {measure}"), ours, peer, unit, note)
         };

@@ -1,10 +1,11 @@
-//! Interruptions on a virtual clock, in steps of 20 ms: playout clock, echo of a simulated room, caller, echo guard and
-//! turn detector. `tests/interruptions` has the recordings and the rooms.
+//! Interruptions on a virtual clock, in steps of 20 ms: playout clock, echo of a simulated room, caller, echo canceller,
+//! echo guard and turn detector. `tests/interruptions` has the recordings and the rooms.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use repartee_media::call_echo::CallEcho;
 use repartee_media::echo_guard::{EchoGuard, EchoLevel};
 use repartee_media::opus::{OpusDecoder, OpusEncoder};
 use repartee_media::playout::{Playout, PlayoutOutput};
@@ -117,6 +118,8 @@ pub struct Scene<'a> {
     pub room: &'a [(usize, f32)],
     /// True if the playback can be paused, as over WebRTC.
     pub pausable: bool,
+    /// True if the server cancels the echo.
+    pub cancels: bool,
 }
 
 /// Result of a scene. Times are in ms from its beginning.
@@ -179,6 +182,10 @@ pub fn simulate(scene: &Scene<'_>) -> Result<SceneOutcome> {
     playout.push(1, 1, &answer)?;
     playout.end(1);
     guard.push_playback(&answer, start);
+    let mut echo = CallEcho::new();
+    if !scene.pausable && scene.cancels {
+        echo.push_playback(&answer, RATE, start)?;
+    }
     let (mut outcome, mut paused) = (SceneOutcome::default(), None);
     // Sound that has left the loudspeaker.
     let mut aired: Vec<f32> = Vec::new();
@@ -190,6 +197,9 @@ pub fn simulate(scene: &Scene<'_>) -> Result<SceneOutcome> {
         for ms in ms..ms + 20 {
             while let Some(output) = playout.poll(at(ms)) {
                 if let PlayoutOutput::Frame(played) = output {
+                    if scene.pausable && scene.cancels {
+                        echo.push_playback(&played.samples, RATE, played.due)?;
+                    }
                     aired.resize(aired.len().max(ms * PER_MS), 0.0);
                     aired.extend(down.pass(&played.samples)?);
                     outcome.frames_sent_ms.push(ms);
@@ -213,7 +223,17 @@ pub fn simulate(scene: &Scene<'_>) -> Result<SceneOutcome> {
         near.iter_mut().for_each(|sample| *sample = sample.clamp(-1.0, 1.0));
         // A packet is sent when it is full, and arrives in the middle of a playback frame.
         let (ms, now) = (ms + 20 + PHASE_MS, at(ms + 20 + PHASE_MS));
-        let near = up.pass(&near)?;
+        let mut near = up.pass(&near)?;
+        echo.note_input(Duration::from_millis(20), now);
+        if echo.begin_piece() {
+            echo.cancel(&mut near);
+        } else {
+            let mut heard = Vec::new();
+            echo.flush(&mut heard);
+            echo.skip(near.len());
+            heard.append(&mut near);
+            near = heard;
+        }
         guard.push_input(&near, RATE, now);
         turns.set_echo_level(guard.echo_level(now).or(playout.current().map(|_| EchoLevel::NONE)));
         turns.set_pausable(scene.pausable && playout.current().is_some());
