@@ -5,7 +5,6 @@
 //! `cosyvoice3.yaml`, `llm.pt` or `llm.rl.pt`, `flow.pt`, `hift.pt`, `CosyVoice-BlankEN`, and the voices of `spk2info.pt`.
 
 pub mod config;
-pub mod speech_lm;
 pub mod template;
 pub mod voices;
 
@@ -13,7 +12,6 @@ use repartee_kernels::Ops;
 use repartee_kernels::cpu::Cpu;
 
 use self::config::{BASE, Config, FILE};
-use self::speech_lm::{SpeechLmPart, SpeechModel};
 use self::template::Template;
 use super::family::{Family, FamilyVariant};
 use super::load_error::LoadError;
@@ -23,6 +21,7 @@ use super::parts::flow_matching::chunked::voice::FlowVoice;
 use super::parts::given_text_stage::GivenTextPart;
 use super::parts::pipeline::{Assembly, ModelFrame, Pipeline};
 use super::parts::special_tokens::TokenReader;
+use super::parts::speech_lm::{SpeechLmPart, SpeechModel};
 use super::parts::speech_order::{SpeechRules, SpokenPrompt};
 use super::parts::vocoder::hift::Hift;
 use super::parts::vocoder::hift::stage::HiftPart;
@@ -81,7 +80,7 @@ impl<O: Ops> CosyVoice3<O> {
         let once = Weights::new(once, &flow);
         let times = solver().times();
         Ok(Self {
-            llm: SpeechModel::load(&Weights::new(ops, &llm).with_policy(policy), &config)?,
+            llm: SpeechModel::load(&Weights::new(ops, &llm).with_policy(policy), &config.text, config.speech_ids())?,
             flow: ChunkDit::load(&Weights::new(ops, &flow).with_policy(policy), &once, &config.flow, (&times, &heard))?,
             hift: Hift::load(&of_hift, &config.hift)?,
             voices,

@@ -1,4 +1,4 @@
-//! The language model as a stage: text to codes.
+//! A language model of codes as a stage: text to codes, after CosyVoice's `llm`.
 //!
 //! A response's rows begin with the first one of its sequence; instructions are kept as ids until then. At the end of a
 //! response the sequence is empty again.
@@ -11,13 +11,13 @@ use repartee_kernels::random::uniform;
 use repartee_kernels::row_spec::SpecSection;
 use repartee_kernels::{NO_ID, Ops, RowSpec, SpecLayout, StepOutputs};
 
-use super::config::Config;
 use crate::device::Device;
 use crate::elements::{Element, ElementValue};
 use crate::models::load_error::LoadError;
 use crate::models::parts::autoregressive::{
     Autoregressive, BLOCK, CausalLm, SampleOutcome, SlotState, StepContext, StepInput, StepShape,
 };
+use crate::models::parts::config::LanguageModelConfig;
 use crate::models::parts::decoder::{Decoder, DecoderShape, FeedForward};
 use crate::models::parts::memory::SlotBytes;
 use crate::models::parts::pipeline::{Placement, StagePart};
@@ -44,16 +44,16 @@ pub struct SpeechModel<O: Ops> {
 }
 
 impl<O: Ops> SpeechModel<O> {
-    /// Loads the model.
-    pub fn load(w: &Weights<'_, O>, config: &Config) -> Result<Self, LoadError> {
-        let (qwen, layers) = (w.at("llm.model.model"), &config.text.layers);
+    /// Loads the model, which has `speech_ids` codes and special ids.
+    pub fn load(w: &Weights<'_, O>, text: &LanguageModelConfig, speech_ids: usize) -> Result<Self, LoadError> {
+        let (qwen, layers) = (w.at("llm.model.model"), &text.layers);
         let shape = DecoderShape { qkv_bias: true, ..layers.shape(None) };
         let dense = |_| FeedForward::Dense(layers.intermediate_size);
         Ok(Self {
-            text: qwen.table("embed_tokens.weight", config.text.vocab_size, layers.hidden_size)?,
-            speech: w.table("speech_embedding.weight", config.speech_ids(), layers.hidden_size)?,
+            text: qwen.table("embed_tokens.weight", text.vocab_size, layers.hidden_size)?,
+            speech: w.table("speech_embedding.weight", speech_ids, layers.hidden_size)?,
             layers: Decoder::load(&qwen, shape, dense)?,
-            head: w.linear("llm_decoder.weight", config.speech_ids(), layers.hidden_size)?,
+            head: w.linear("llm_decoder.weight", speech_ids, layers.hidden_size)?,
         })
     }
 
