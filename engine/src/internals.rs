@@ -71,11 +71,14 @@ pub mod qwen3_omni_moe {
 /// Internals of the CosyVoice3 family.
 pub mod cosyvoice3 {
     pub use crate::audio::kaldi_mel;
+    pub use crate::audio::resample::resample;
+    pub use crate::models::cosyvoice3::cloning::{Cloner, Encoders};
     pub use crate::models::cosyvoice3::config::Config;
     pub use crate::models::cosyvoice3::{CosyVoice3, assemble};
     pub use crate::models::parts::campplus::{self, CamPlus};
     pub use crate::models::parts::onnx_layers::NamedTensor;
     pub use crate::models::parts::rows::HostRows;
+    pub use crate::models::parts::shared_voices::SharedVoices;
     pub use crate::models::parts::speech_tokenizer::{self, SpeechTokenizer};
 }
 

@@ -1,10 +1,12 @@
 //! Parity of CosyVoice3 with a derivation in torch on the same weights: codes are equal, and each compared tensor is within
 //! 1e-4 of the largest reference value. The stages run as in the engine, on streams in pieces.
 //!
+//! - `cloning`: voices out of recordings
 //! - `encoders`: the encoders of recordings
 //! - `refusals`: refused folders
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
+mod cloning;
 mod encoders;
 mod refusals;
 

@@ -106,7 +106,7 @@ fn recording(ops: &Cpu, model: &Qwen3Tts<Cpu>, expected: &Expected, run: usize) 
     let Some(encoders) = &model.encoders else { return Findings::new() };
     let samples = expected.tensor(&at("audio")).0;
     let check = |name: &str, ours: &[f32]| (at(name), difference(ours, &expected.tensor(&at(name)).0));
-    let spectrogram = mel::spectrogram(&samples);
+    let spectrogram = mel::MEL.spectrogram(&samples);
     let (reference, shape) = expected.tensor(&at("encoded"));
     let codes = encoders.speech.quantize(ops, &HostRows { width: shape[1], data: reference });
     vec![

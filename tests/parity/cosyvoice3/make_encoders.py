@@ -18,7 +18,9 @@ import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 from safetensors.numpy import save_file
 
-FOLDER = Path(__file__).resolve().parent.parent / "fixtures" / "cosyvoice3_encoders"
+FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
+FOLDER = FIXTURES / "cosyvoice3_encoders"
+CHECKPOINT = FIXTURES / "cosyvoice3" / "checkpoint"
 OPSET = 17
 RATE = 16_000
 SEGMENT = 100
@@ -106,8 +108,8 @@ class Graph:
         return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, feed)
 
 
-def speaker(mel: np.ndarray) -> np.ndarray:
-    """Saves the speaker's encoder; returns the embedding of `[frames, bins]`."""
+def speaker(mel: np.ndarray, folder: Path = CHECKPOINT) -> np.ndarray:
+    """Saves the speaker's encoder for as many frames; returns the embedding of `[frames, bins]`."""
     graph, size = Graph(1), SPEAKER
     bins, channels = size["bins"], size["channels"]
 
@@ -156,14 +158,14 @@ def speaker(mel: np.ndarray) -> np.ndarray:
             pooled = graph.add(
                 "AveragePool", [h], at, kernel_shape=width_of, strides=width_of, ceil_mode=1, count_include_pad=0
             )
-            segments = -(-((SPEAKER_FRAMES + 1) // 2) // SEGMENT)
+            segments = -(-((len(mel) + 1) // 2) // SEGMENT)
             for op, argument in (
                 ("Unsqueeze", graph.constant(f"{at}/axis", [-1])),
                 ("Expand", graph.constant(f"{at}/shape", [1, inner, segments, SEGMENT])),
                 ("Reshape", graph.constant(f"{at}/flat", [1, inner, segments * SEGMENT])),
             ):
                 pooled = graph.add(op, [pooled, argument], at)
-            ends = [[0], [(SPEAKER_FRAMES + 1) // 2], [-1]]
+            ends = [[0], [(len(mel) + 1) // 2], [-1]]
             inputs = [graph.constant(f"{at}/slice{i}", value) for i, value in enumerate(ends)]
             pooled = graph.add("Slice", [pooled, *inputs], at)
             h = graph.add("Add", [mean, pooled], at)
@@ -180,17 +182,17 @@ def speaker(mel: np.ndarray) -> np.ndarray:
     square = graph.add("Sub", [x, mean], "xvector/stats")
     square = graph.add("Mul", [square, square], "xvector/stats")
     total = graph.add("ReduceSum", [square, graph.constant("time", [-1])], "xvector/stats", keepdims=1)
-    count = graph.constant("others", (SPEAKER_FRAMES + 1) // 2 - 1.0)
+    count = graph.constant("others", (len(mel) + 1) // 2 - 1.0)
     deviation = graph.add("Sqrt", [graph.add("Div", [total, count], "xvector/stats")], "xvector/stats")
     x = graph.add("Concat", [mean, deviation], "xvector/stats", axis=1)
     x = plain(x, "xvector/dense/linear", (size["width"], 2 * width), True)
     x = graph.add("Squeeze", [x, graph.constant("last", [-1])], "xvector/dense")
     outputs = {"output": (x, [1, size["width"]])}
-    return graph.run(FOLDER / "campplus.onnx", {"input": [1, None, bins]}, outputs, {"input": mel[None]})[0][0]
+    return graph.run(folder / "campplus.onnx", {"input": [1, None, bins]}, outputs, {"input": mel[None]})[0][0]
 
 
-def speech(mel: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Saves the tokenizer; returns the last layer's rows and the codes of `[frames, bins]`."""
+def speech(mel: np.ndarray, folder: Path = CHECKPOINT, margin: float = MARGIN) -> tuple[np.ndarray, np.ndarray]:
+    """Saves the tokenizer for as many frames; returns the last layer's rows and the codes of `[frames, bins]`."""
     graph, size = Graph(2), SPEECH
     width, heads, taps = size["width"], size["heads"], size["taps"]
     head = width // heads
@@ -227,7 +229,7 @@ def speech(mel: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         x = graph.conv(x, name, (width, inputs, 3), strides=[2], pads=[1, 1], kernel_shape=[3])
         x = gelu(x, name)
     x = graph.add("Transpose", [x], "rows", perm=[0, 2, 1])
-    rows = (SPEECH_FRAMES + 3) // 4
+    rows = (len(mel) + 3) // 4
     angle = np.arange(rows)[:, None] * THETA ** -(np.arange(0, head, 2) / head)[None]
     table = [np.concatenate([f(angle), f(angle)], 1)[None, :, None, :] for f in (np.cos, np.sin)]
     cosine, sine = (graph.constant(name, values) for name, values in zip(("cos", "sin"), table, strict=True))
@@ -282,18 +284,18 @@ def speech(mel: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         "codes": (code, [1, rows]),
     }
     feed = {"mels": mel.T[None]}
-    path = FOLDER / "speech_tokenizer_v3.onnx"
+    path = folder / "speech_tokenizer_v3.onnx"
     hidden, levels, codes = graph.run(path, {"mels": [1, size["bins"], None]}, outputs, feed)
-    assert np.abs(np.abs(levels) - 0.5).min() > MARGIN, "a code is close to another"
+    assert np.abs(np.abs(levels) - 0.5).min() > margin, "a code is close to another"
     return hidden[0], codes[0].astype(np.int32)
 
 
-def kaldi(samples: np.ndarray) -> np.ndarray:
+def kaldi(samples: np.ndarray, bins: int) -> np.ndarray:
     """Logarithmic mel bins of samples at 16 kHz."""
     options = kaldi_native_fbank.FbankOptions()
     options.frame_opts.samp_freq = RATE
     options.frame_opts.dither = 0
-    options.mel_opts.num_bins = 80
+    options.mel_opts.num_bins = bins
     bank = kaldi_native_fbank.OnlineFbank(options)
     bank.accept_waveform(RATE, samples.tolist())
     bank.input_finished()
@@ -317,7 +319,7 @@ def main() -> None:
         "speech.hidden": hidden,
         "speech.codes": codes,
         "fbank.samples": sound,
-        "fbank.mel": kaldi(sound),
+        "fbank.mel": kaldi(sound, 80),
     }
     save_file({name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}, FOLDER / "expected.safetensors")
     packages = ("numpy", "onnx", "onnxruntime", "kaldi-native-fbank")

@@ -118,6 +118,16 @@ hift: !new:cosyvoice.hifigan.generator.CausalHiFTGenerator
         in_channels: {MEL}
         cond_channels: {models.HIFT["pitch_channels"]}
 
+feat_extractor: !name:matcha.utils.audio.mel_spectrogram
+    n_fft: 1920
+    num_mels: {MEL}
+    sampling_rate: !ref <sample_rate>
+    hop_size: 480
+    win_size: 1920
+    fmin: 0
+    fmax: null
+    center: False
+
 data_pipeline: [
     !ref <sample_rate>,
     !ref <chunk_size>

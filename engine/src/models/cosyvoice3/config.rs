@@ -2,9 +2,12 @@
 //! the published files.
 
 use crate::checkpoint::{Checkpoint, CheckpointError};
-use crate::models::parts::config::limits::{CODES, RATE};
-use crate::models::parts::config::{ConfigFile, LanguageModelConfig, LayersDefaults, THINKER, tagged_yaml};
+use crate::models::parts::config::limits::{CODES, FRAME, RATE};
+use crate::models::parts::config::{
+    ConfigFile, ConfigSection, LanguageModelConfig, LayersDefaults, THINKER, tagged_yaml,
+};
 use crate::models::parts::flow_matching::chunked::config::ChunkDitConfig;
+use crate::models::parts::magnitude_mel::MagnitudeMel;
 use crate::models::parts::repeat_aware::RepeatAware;
 use crate::models::parts::speech_order::SpeechIds;
 use crate::models::parts::vocoder::hift::config::HiftConfig;
@@ -13,6 +16,9 @@ use crate::models::parts::vocoder::hift::config::HiftConfig;
 pub const FILE: &str = "cosyvoice3.yaml";
 /// Folder of the language model's configuration and tokenizer.
 pub const BASE: &str = "CosyVoice-BlankEN";
+/// Published files of the encoders of recordings.
+pub const SPEECH_FILE: &str = "speech_tokenizer_v3.onnx";
+pub const SPEAKER_FILE: &str = "campplus.onnx";
 /// Ids after those of codes.
 const SPECIAL: usize = 200;
 
@@ -36,6 +42,28 @@ pub struct Config {
     pub flow: ChunkDitConfig,
     /// The vocoder: a spectrogram to samples.
     pub hift: HiftConfig,
+    /// Spectrogram of recordings for the flow; `None` if the folder lacks their encoders.
+    pub prompt_mel: Option<MagnitudeMel>,
+}
+
+/// Reads the section `feat_extractor`.
+fn prompt_mel(
+    top: &ConfigSection<'_>,
+    flow: &ChunkDitConfig,
+    hift: &HiftConfig,
+) -> Result<MagnitudeMel, CheckpointError> {
+    let (at, rate) = (top.optional_section("feat_extractor")?, hift.sampling_rate);
+    at.only("fmin", 0)?;
+    at.only("center", false)?;
+    at.equal("sampling_rate", rate as usize, ("sample_rate", rate as usize))?;
+    let frame = at.even("n_fft", 1920, FRAME)?;
+    at.equal("win_size", frame, ("feat_extractor.n_fft", frame))?;
+    let hop = at.equal("hop_size", 480, ("samples of a mel frame", hift.samples_per_frame()))?;
+    at.check("n_fft", frame, frame >= hop, "at least hop_size")?;
+    let half = f64::from(rate) / 2.0;
+    let highest_hz = at.value("fmax", half, |hertz| hertz > 0.0 && hertz <= half, "at most half of sample_rate")?;
+    let bins = at.equal("num_mels", 80, ("flow.output_size", flow.mel))?;
+    Ok(MagnitudeMel { rate, bins, highest_hz, frame, hop })
 }
 
 impl Config {
@@ -68,6 +96,8 @@ impl Config {
         let hift = HiftConfig::read(&top.section("hift")?, flow.mel)?;
         let rate = top.size("sample_rate", 24_000, RATE)?;
         top.check("sample_rate", rate, rate == hift.sampling_rate as usize, "equal to hift.sampling_rate")?;
+        let clones = [SPEECH_FILE, SPEAKER_FILE].iter().all(|file| checkpoint.has_file(file));
+        let prompt_mel = clones.then(|| prompt_mel(&top, &flow, &hift)).transpose()?;
         Ok(Self {
             text,
             speech_token_size,
@@ -76,6 +106,7 @@ impl Config {
             sampling,
             flow,
             hift,
+            prompt_mel,
         })
     }
 

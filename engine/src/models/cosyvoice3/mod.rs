@@ -2,8 +2,10 @@
 //! samples; all three are causal and stream.
 //!
 //! The model files follow the reference, FunAudioLLM's CosyVoice, and name its classes. The folder is the published one:
-//! `cosyvoice3.yaml`, `llm.pt` or `llm.rl.pt`, `flow.pt`, `hift.pt`, `CosyVoice-BlankEN`, and the voices of `spk2info.pt`.
+//! `cosyvoice3.yaml`, `llm.pt` or `llm.rl.pt`, `flow.pt`, `hift.pt`, `CosyVoice-BlankEN`, and the voices of `spk2info.pt`. With
+//! `speech_tokenizer_v3.onnx` and `campplus.onnx` recordings become voices while it is served ([`cloning`]).
 
+pub mod cloning;
 pub mod config;
 pub mod template;
 pub mod voices;
@@ -11,15 +13,17 @@ pub mod voices;
 use repartee_kernels::Ops;
 use repartee_kernels::cpu::Cpu;
 
+use self::cloning::{Cloner, Encoders};
 use self::config::{BASE, Config, FILE};
 use self::template::Template;
 use super::family::{Family, FamilyVariant};
 use super::load_error::LoadError;
 use super::parts::flow_matching::chunked::dit::ChunkDit;
-use super::parts::flow_matching::chunked::stage::{ChunkFlowPart, solver};
-use super::parts::flow_matching::chunked::voice::FlowVoice;
+use super::parts::flow_matching::chunked::stage::{ChunkFlowPart, recording_chunks, solver};
+use super::parts::flow_matching::chunked::voice::{FlowVoice, SpeakerProjection};
 use super::parts::given_text_stage::GivenTextPart;
 use super::parts::pipeline::{Assembly, ModelFrame, Pipeline};
+use super::parts::shared_voices::SharedVoices;
 use super::parts::special_tokens::TokenReader;
 use super::parts::speech_lm::{SpeechLmPart, SpeechModel};
 use super::parts::speech_order::{SpeechRules, SpokenPrompt};
@@ -29,7 +33,7 @@ use super::parts::weights::Weights;
 use crate::checkpoint::{BadValue, Checkpoint, CheckpointError};
 use crate::config::EngineConfig;
 use crate::device::Device;
-use crate::model::Codec;
+use crate::model::{Codec, Voices};
 use crate::text::Tokenizer;
 use crate::weight_policy::WeightPolicy;
 
@@ -56,7 +60,7 @@ pub struct CosyVoice3<O: Ops> {
     /// Weights of `hift.pt`.
     pub hift: Hift<O>,
     /// Voices of `spk2info.pt`.
-    pub voices: Vec<(SpokenPrompt, FlowVoice)>,
+    pub voices: Vec<(String, SpokenPrompt, FlowVoice)>,
 }
 
 impl<O: Ops> CosyVoice3<O> {
@@ -67,8 +71,6 @@ impl<O: Ops> CosyVoice3<O> {
         policy: WeightPolicy,
     ) -> Result<Self, LoadError> {
         let config = Config::load(checkpoint, &checkpoint.part(BASE)?)?;
-        let voices = voices::load(checkpoint, &config)?;
-        let heard: Vec<FlowVoice> = voices.iter().map(|(_, voice)| voice.clone()).collect();
         let llm = checkpoint.weights_of(&LLM)?;
         let flow = checkpoint.weights_of(&FLOW)?;
         let hift = checkpoint.weights_of(&HIFT)?;
@@ -78,10 +80,16 @@ impl<O: Ops> CosyVoice3<O> {
             of_hift = of_hift.at("generator");
         }
         let once = Weights::new(once, &flow);
-        let times = solver().times();
+        let projection = SpeakerProjection::load(&once, &config.flow)?;
+        let voices = voices::load(checkpoint, &config, |vector| projection.row(once.ops(), vector))?;
         Ok(Self {
             llm: SpeechModel::load(&Weights::new(ops, &llm).with_policy(policy), &config.text, config.speech_ids())?,
-            flow: ChunkDit::load(&Weights::new(ops, &flow).with_policy(policy), &once, &config.flow, (&times, &heard))?,
+            flow: ChunkDit::load(
+                &Weights::new(ops, &flow).with_policy(policy),
+                &once,
+                &config.flow,
+                &solver().times(),
+            )?,
             hift: Hift::load(&of_hift, &config.hift)?,
             voices,
             config,
@@ -128,8 +136,22 @@ pub fn assemble<O: Device>(
     instructions.push(end_of_prompt);
     let codec = Codec { sample_rate: config.hift.sampling_rate, frame_samples: (config.samples_per_code() as u32, 1) };
     let (code, frames) = (codec.frame(), config.flow.token_mel_ratio);
-    let names: Vec<String> = voices.iter().map(|(_, voice)| voice.name.clone()).collect();
-    let (prompts, heard): (Vec<SpokenPrompt>, Vec<FlowVoice>) = voices.into_iter().unzip();
+    let (prompts, heard): (Vec<_>, Vec<_>) =
+        voices.into_iter().map(|(name, prompt, heard)| ((name.clone(), prompt), (name, heard))).unzip();
+    let (prompts, heard) = (SharedVoices::new(prompts), SharedVoices::new(heard));
+    let clones = config.prompt_mel.is_some();
+    let names: Box<dyn Voices> = match config.prompt_mel.clone() {
+        // On one thread of its own: a recording is encoded while others speak.
+        Some(mel) => Box::new(Cloner {
+            encoders: Encoders::load(Cpu::default(), (checkpoint, &checkpoint.weights_of(&FLOW)?), &config, mel)?,
+            tokenizer: tokenizer.clone(),
+            instructions: instructions.clone(),
+            most_chunks: recording_chunks(settings),
+            prompts: prompts.clone(),
+            heard: heard.clone(),
+        }),
+        None => Box::new(heard.names()),
+    };
     let rules = SpeechRules {
         ids: config.ids(),
         mix: config.mix_ratio,
@@ -141,8 +163,9 @@ pub fn assemble<O: Device>(
         model: llm,
         vocabulary: config.speech_ids(),
         rules,
+        most_enrolled: if clones { instructions.len() + cloning::MOST_IDS + cloning::MOST_CODES } else { 0 },
+        voices: prompts,
         instructions,
-        voices: names.iter().cloned().zip(prompts).collect(),
         most_positions: config.text.max_position_embeddings,
         most_codes: MOST_CODES,
         code,
@@ -151,12 +174,12 @@ pub fn assemble<O: Device>(
     let pipeline = Pipeline::new(&ops)
         .stage(GivenTextPart)
         .stage(speech_lm)
-        .stage(ChunkFlowPart::new(flow, heard, (code, MOST_CODES), settings))
+        .stage(ChunkFlowPart::new(flow, (heard, clones), (code, MOST_CODES), settings))
         .stage(vocoder);
     Ok(pipeline.with(ModelFrame {
         tokenizer,
         template: Box::new(Template { end_of_prompt }),
-        voices: Box::new(names),
+        voices: names,
         codec: Some(codec),
         max_tokens: None,
     }))

@@ -20,15 +20,18 @@ const MOST_CODES: usize = 30 * 25;
 const MOST_TEXT: usize = 4096;
 
 /// Reads the voices in the order of their names.
-pub fn load(checkpoint: &Checkpoint, config: &Config) -> Result<Vec<(SpokenPrompt, FlowVoice)>, CheckpointError> {
+/// `project` makes rows of the flow of speakers' vectors.
+pub fn load(
+    checkpoint: &Checkpoint,
+    config: &Config,
+    project: impl Fn(&[f32]) -> Vec<f32>,
+) -> Result<Vec<(String, SpokenPrompt, FlowVoice)>, CheckpointError> {
     if let Some(seed) = checkpoint.drawn()
         && !checkpoint.has_file(FILE)
     {
-        let embedding = (0..config.flow.spk_embed_dim as u64).map(|at| normal(seed, 0, at, 0)).collect();
-        return Ok(vec![(
-            SpokenPrompt::default(),
-            FlowVoice { name: "drawn".to_owned(), embedding, ..FlowVoice::default() },
-        )]);
+        let vector: Vec<f32> = (0..config.flow.spk_embed_dim as u64).map(|at| normal(seed, 0, at, 0)).collect();
+        let voice = FlowVoice { speaker: project(&vector), ..FlowVoice::default() };
+        return Ok(vec![("drawn".to_owned(), SpokenPrompt::default(), voice)]);
     }
     let (label, bytes) = (checkpoint.label(FILE), checkpoint.bytes(FILE)?);
     let wrong = |field: &str, message: &str| CheckpointError::WrongField {
@@ -56,7 +59,7 @@ pub fn load(checkpoint: &Checkpoint, config: &Config) -> Result<Vec<(SpokenPromp
         let field = |part: &str| format!("{name}.{part}");
         let flow = &config.flow;
         let vector = ["flow_embedding", "embedding"].into_iter().find_map(numbers);
-        let embedding = vector.filter(|vector| vector.len() == flow.spk_embed_dim).ok_or_else(|| {
+        let vector = vector.filter(|vector| vector.len() == flow.spk_embed_dim).ok_or_else(|| {
             wrong(&field("flow_embedding"), &format!("must have {} finite numbers", flow.spk_embed_dim))
         })?;
         let ids = |part: &str, most: usize, below: usize| match pickle_fields::ids(&parts, part, &bytes, (most, below))
@@ -75,8 +78,8 @@ pub fn load(checkpoint: &Checkpoint, config: &Config) -> Result<Vec<(SpokenPromp
             text: ids("prompt_text", MOST_TEXT, config.text.vocab_size)?,
             codes: ids("llm_prompt_speech_token", MOST_CODES, config.speech_token_size)?,
         };
-        let voice = FlowVoice { embedding, codes, mel: mel[..wanted].to_vec(), name: name.clone() };
-        Ok((prompt, voice.in_chunks(flow)))
+        let voice = FlowVoice { speaker: project(&vector), codes, mel: mel[..wanted].to_vec() };
+        Ok((name.clone(), prompt, voice.in_chunks(flow, usize::MAX)))
     };
     entries.into_iter().map(voice).collect()
 }

@@ -3,7 +3,6 @@
 //! A response's rows begin with the first one of its sequence; instructions are kept as ids until then. At the end of a
 //! response the sequence is empty again.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use repartee_engine_api::Role;
@@ -21,6 +20,7 @@ use crate::models::parts::config::LanguageModelConfig;
 use crate::models::parts::decoder::{Decoder, DecoderShape, FeedForward};
 use crate::models::parts::memory::SlotBytes;
 use crate::models::parts::pipeline::{Placement, StagePart};
+use crate::models::parts::shared_voices::SharedVoices;
 use crate::models::parts::speech_order::{Drawn, SpeechOrder, SpeechRow, SpeechRules, SpokenPrompt};
 use crate::models::parts::talker::speech_state::{AfterUtterance, SpeechState};
 use crate::models::parts::weights::Weights;
@@ -79,7 +79,9 @@ pub struct SpeechLmPart<O: Ops> {
     /// Instructions of a voice without any.
     pub instructions: Vec<u32>,
     /// Prompt of each voice, before its text.
-    pub voices: BTreeMap<String, SpokenPrompt>,
+    pub voices: SharedVoices<SpokenPrompt>,
+    /// Most ids and codes of an enrolled voice's prompt; 0 if none are enrolled.
+    pub most_enrolled: usize,
     /// Most positions of the model.
     pub most_positions: usize,
     /// Most draws of a response.
@@ -91,8 +93,8 @@ pub struct SpeechLmPart<O: Ops> {
 impl<O: Ops> SpeechLmPart<O> {
     /// Positions of a slot beside its context: a voice's prompt, codes, and the rows between them.
     fn further(&self) -> usize {
-        let prompt = self.voices.values().map(|voice| voice.text.len() + voice.codes.len()).max();
-        prompt.unwrap_or_default() + self.instructions.len() + self.most_codes + 2
+        let prompts = self.voices.own().map(|voice| voice.text.len() + voice.codes.len());
+        prompts.chain([self.most_enrolled]).max().unwrap_or_default() + self.instructions.len() + self.most_codes + 2
     }
 }
 
@@ -229,7 +231,7 @@ impl<O: Device> CausalLm<O> for SpeechLm<O> {
             }
             StageItem::Begin(params) => {
                 if params.audio {
-                    let voice = self.part.voices.get(&params.voice).cloned().unwrap_or_default();
+                    let voice = self.part.voices.get(&params.voice).map(|voice| (*voice).clone()).unwrap_or_default();
                     state.own.speech =
                         Some(SpokenResponse { state: SpeechState::new(params.clone(), voice), order: None });
                 }

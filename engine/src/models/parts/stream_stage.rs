@@ -37,7 +37,7 @@ pub trait StreamModel<O: Ops>: Send {
     /// # Errors
     ///
     /// The model has no such voice.
-    fn begin(&self, _params: &ResponseParams) -> Result<Self::Stream, SessionError> {
+    fn begin(&mut self, _params: &ResponseParams) -> Result<Self::Stream, SessionError> {
         Ok(Self::Stream::default())
     }
     /// Appends an item to a stream.

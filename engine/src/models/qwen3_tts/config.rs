@@ -218,12 +218,12 @@ impl CloningConfig {
         (groups, entries): ((&str, usize), usize),
     ) -> Result<Self, CheckpointError> {
         let at = top.optional_section("speaker_encoder_config")?;
-        at.only("mel_dim", mel::BINS)?;
+        at.only("mel_dim", mel::MEL.bins)?;
         at.only("sample_rate", mel::RATE)?;
         let enc_dim = at.equal("enc_dim", 1024, ("talker_config.hidden_size", hidden_size))?;
         codec.equal("encoder_valid_num_quantizers", 16, groups)?;
         Ok(Self {
-            speaker: SpeakerEncoderConfig::read(&at, (mel::BINS, enc_dim), SPEAKER)?,
+            speaker: SpeakerEncoderConfig::read(&at, (mel::MEL.bins, enc_dim), SPEAKER)?,
             speech: SpeechEncoderConfig::read(
                 &codec.optional_section("encoder_config")?,
                 mel::RATE,

@@ -420,11 +420,15 @@ impl Subject for Tts {
 pub struct Cosy {
     /// True if text streams in; otherwise the user's message is spoken.
     pub streamed: bool,
+    /// True if its voice is cloned from a recording with a transcript.
+    pub cloned: bool,
     /// True if its device replays captured steps.
     pub replayed: bool,
 }
 
 impl Cosy {
+    /// Name of the cloned voice.
+    const CLONED: &str = "mine";
     /// Fields of the copied fixture: short chunks, turns and responses.
     const FIELDS: [(&str, &str); 2] = [
         ("chunk_size: 25", "chunk_size: 10"),
@@ -451,13 +455,19 @@ impl Cosy {
 impl Subject for Cosy {
     fn model(&self, config: &EngineConfig) -> Model {
         let checkpoint = Checkpoint::open(Source::Folder(Self::folder().to_owned())).unwrap();
-        if !self.replayed {
-            return load_model(&checkpoint, config).unwrap();
+        let mut model = if self.replayed {
+            let pool = worker_pool(config.threads());
+            let ops = ReplayOps::new(Cpu::default().on(pool.clone()));
+            let assembly = cosyvoice3::assemble(ops, &checkpoint, FamilyVariant("tts"), config).unwrap();
+            Model { pool, ..assembly.build(config).unwrap() }
+        } else {
+            load_model(&checkpoint, config).unwrap()
+        };
+        if self.cloned {
+            let samples = Expected::load("cosyvoice3_voice").tensor("samples").0;
+            model.voices.enrol(Self::CLONED, &Recording { samples, text: "the sea".to_owned() }).unwrap();
         }
-        let pool = worker_pool(config.threads());
-        let ops = ReplayOps::new(Cpu::default().on(pool.clone()));
-        let assembly = cosyvoice3::assemble(ops, &checkpoint, FamilyVariant("tts"), config).unwrap();
-        Model { pool, ..assembly.build(config).unwrap() }
+        model
     }
 
     fn stages(&self) -> &'static [&'static str] {
@@ -474,7 +484,8 @@ impl Subject for Cosy {
 
     fn request(&self, respond: Respond, cut: Splitter<'_>) -> Vec<Command> {
         // A voice without a recording, so that both kinds are tested.
-        let voice = (!self.streamed).then(|| "vector".to_owned());
+        let own = (!self.streamed).then_some("vector");
+        let voice = if self.cloned { Some(Self::CLONED) } else { own }.map(str::to_owned);
         let respond = Respond { voice, ..respond };
         if self.streamed { streamed(respond, cut) } else { vec![Command::Respond(respond)] }
     }

@@ -6,7 +6,7 @@ use repartee_engine::internals::Checkpoint;
 use repartee_engine::internals::cosyvoice3::{
     CamPlus, HostRows, NamedTensor, SpeechTokenizer, campplus, kaldi_mel, speech_tokenizer,
 };
-use repartee_engine_testkit::{Expected, difference, folder};
+use repartee_engine_testkit::{Expected, difference};
 use repartee_kernels::cpu::Cpu;
 
 use super::TOLERANCE;
@@ -20,7 +20,7 @@ const SPEECH: &str = "speech_tokenizer_v3.onnx";
 type Read<'a> = &'a dyn Fn(&[NamedTensor]) -> Vec<f32>;
 
 fn file(name: &str) -> Vec<u8> {
-    std::fs::read(folder(ENCODERS).join(name)).unwrap()
+    std::fs::read(super::checkpoint().join(name)).unwrap()
 }
 
 fn rows(expected: &Expected, name: &str) -> HostRows {

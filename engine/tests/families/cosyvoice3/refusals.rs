@@ -23,6 +23,7 @@ fn wrong_fields_are_named() {
         ("n_fft: 16", "n_fft: 18", "hift.istft_params.n_fft"),
         ("sampling_rate: !ref <sample_rate>", "sampling_rate: 22050", "sample_rate"),
         ("static_chunk_size: !ref <chunk_size> * <token_mel_ratio>", "static_chunk_size: 51", "static_chunk_size"),
+        ("    hop_size: 480", "    hop_size: 441", "feat_extractor.hop_size"),
         ("llm_input_size: 32", "llm_input_size: 64", "llm_input_size"),
         ("llm: !new:cosyvoice.llm.llm.CosyVoice3LM", "llm: !python/object:os.system", "line"),
     ] {
@@ -60,6 +61,23 @@ fn files_of_another_kind_are_refused() {
         std::fs::write(path, &bytes[..bytes.len() / 2]).unwrap();
     });
     assert!(cut.contains("llm.pt"), "{cut}");
+    for (file, like) in [("campplus.onnx", "speech_tokenizer_v3.onnx"), ("speech_tokenizer_v3.onnx", "campplus.onnx")] {
+        let other = refused(|folder| {
+            std::fs::copy(folder.join(like), folder.join(file)).unwrap();
+        });
+        assert!(other.contains(file) && other.contains("copy the published file"), "{other}");
+    }
+}
+
+#[test]
+fn folders_without_encoders_clone_nothing() {
+    for file in ["campplus.onnx", "speech_tokenizer_v3.onnx"] {
+        let copy = copy(&checkpoint());
+        std::fs::remove_file(copy.path().join(file)).unwrap();
+        let checkpoint = Checkpoint::open(Source::Folder(copy.path().to_path_buf())).unwrap();
+        let model = load_model(&checkpoint, &EngineConfig::default()).unwrap();
+        assert_eq!((model.voices.recording_rate(), model.voices.names().len()), (None, 2), "{file}");
+    }
 }
 
 #[test]

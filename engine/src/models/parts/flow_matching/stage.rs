@@ -116,7 +116,7 @@ impl<O: Device> StreamModel<O> for DitPart<O> {
     const MAX_ROWS: usize = 1;
     const MAX_ITEMS: usize = 1;
 
-    fn begin(&self, params: &ResponseParams) -> Result<DitStream, SessionError> {
+    fn begin(&mut self, params: &ResponseParams) -> Result<DitStream, SessionError> {
         // The session checks the voice against the model's list.
         let unknown = || internal(format!("no voice is called {}", params.voice));
         let voice = self.voices.iter().position(|voice| *voice == params.voice).ok_or_else(unknown)?;

@@ -63,7 +63,7 @@ pub struct Cloner<O: Ops> {
 impl<O: Ops> Cloner<O> {
     /// Computes the talker's input for a recording.
     fn listen(&self, samples: &[f32], text: Vec<u32>) -> Cloned {
-        let speaker = self.encoders.speaker.forward(&self.ops, &mel::spectrogram(samples));
+        let speaker = self.encoders.speaker.forward(&self.ops, &mel::MEL.spectrogram(samples));
         let frames = if text.is_empty() {
             Vec::new()
         } else {
@@ -100,7 +100,7 @@ where
         if samples.len() > most {
             return refuse(format!("cut it to {MOST_SECONDS} s"));
         }
-        if mel::frames(samples.len()) < self.encoders.speaker.least_frames() {
+        if mel::MEL.frames(samples.len()) < self.encoders.speaker.least_frames() {
             return refuse("it is too short: a few seconds are best".to_owned());
         }
         if samples.iter().any(|sample| !sample.is_finite() || sample.abs() > 1.0) {

@@ -6,7 +6,6 @@ use repartee_kernels::{Activation, AttentionShape, Ops, StateSpec, WeightLayout}
 
 use super::config::{CODE_TAPS, ChunkDitConfig, POSITION_GROUPS, POSITION_TAPS};
 use super::sections::ChunkSections;
-use super::voice::FlowVoice;
 use crate::models::load_error::LoadError;
 use crate::models::parts::flow_matching::modulation::{LAST_PARTS, modulation, part, times};
 use crate::models::parts::weights::Weights;
@@ -17,8 +16,6 @@ const EPS: f32 = 1e-6;
 const THETA: f32 = 10_000.0;
 /// Factor of negative numbers of the convolution that looks ahead: torch's default.
 const SLOPE: f32 = 0.01;
-/// Smallest length that a voice's vector is divided by: torch's default.
-const LEAST_LENGTH: f32 = 1e-12;
 
 /// A matrix and its bias.
 type Affine<O> = (<O as Ops>::Weight, <O as Ops>::Weight);
@@ -33,15 +30,13 @@ struct ChunkLayer<O: Ops> {
     down: Affine<O>,
 }
 
-/// The transformer with the layers before it, and tables for its voices and times.
+/// The transformer with the layers before it, and tables for its times.
 pub struct ChunkDit<O: Ops> {
     config: ChunkDitConfig,
     codes: O::Weight,
     /// Convolutions over codes, as products over the rows that a row reads.
     ahead: Affine<O>,
     before: Affine<O>,
-    /// Row of each voice.
-    voices: O::Weight,
     input: Affine<O>,
     positions: [Affine<O>; 2],
     /// Ones and zeros: norms have no weights of their own.
@@ -90,13 +85,13 @@ impl<O: Ops> ChunkLayer<O> {
 }
 
 impl<O: Ops> ChunkDit<O> {
-    /// Loads the flow for evaluations at `at_times` in these voices. `once` has the same weights on a device for the
+    /// Loads the flow for evaluations at `at_times`. `once` has the same weights on a device for the
     /// computations of load time.
     pub fn load<E: Ops>(
         w: &Weights<'_, O>,
         once: &Weights<'_, E>,
         config: &ChunkDitConfig,
-        (at_times, voices): (&[f32], &[FlowVoice]),
+        at_times: &[f32],
     ) -> Result<Self, LoadError> {
         let (dim, mel) = (config.dim, config.mel);
         let dit = w.at("decoder.estimator");
@@ -125,12 +120,10 @@ impl<O: Ops> ChunkDit<O> {
             Ok((w.linear("weight", out, input)?, w.vector("bias", out)?))
         };
         let channels = config.lookahead_channels;
-        let vectors = voice_rows(once, config, voices)?;
         Ok(Self {
             codes: w.table("input_embedding.weight", config.vocab_size, mel)?,
             ahead: over_taps("conv1", channels, mel, config.pre_lookahead_len + 1)?,
             before: over_taps("conv2", mel, channels, CODE_TAPS)?,
-            voices: w.made("voices", WeightLayout::Table, &vectors, &[voices.len(), mel])?,
             input: affine(dit.at("input_embed.proj"), dim, 4 * mel)?,
             positions: [position("conv1")?, position("conv2")?],
             plain: (
@@ -181,9 +174,9 @@ impl<O: Ops> ChunkDit<O> {
     fn input_rows(&self, ops: &O, spec: &O::Spec, sections: &ChunkSections) -> O::T {
         let (index, mel) = (|section| ops.index(spec, section), self.config.mel);
         let codes = ops.gather_at(&self.code_rows(ops, spec, sections), &index(sections.code_of));
-        let voices = ops.embed_at(&self.voices, &index(sections.voices));
-        let floats = |section| ops.floats(spec, section, mel);
-        let x = ops.concat_columns(&[&floats(sections.mel), &floats(sections.recording), &codes, &voices]);
+        let [mel, recording, speaker] =
+            [sections.mel, sections.recording, sections.voices].map(|section| ops.floats(spec, section, mel));
+        let x = ops.concat_columns(&[&mel, &recording, &codes, &speaker]);
         let x = ops.linear(&x, &self.input.0, Some(&self.input.1));
         let (x, segments) = (ops.gather_at(&x, &index(sections.filled)), index(sections.segments.words()));
         let [first, second] = &self.positions;
@@ -234,20 +227,4 @@ impl<O: Ops> ChunkDit<O> {
         let x = ops.mul(ops.layer_norm(&x, &self.plain.0, &self.plain.1, EPS), &table(0));
         ops.linear(&ops.add(x, &table(1)), &self.projection.0, Some(&self.projection.1))
     }
-}
-
-/// Rows of voices: their vectors at length 1, projected.
-fn voice_rows<E: Ops>(
-    w: &Weights<'_, E>,
-    config: &ChunkDitConfig,
-    voices: &[FlowVoice],
-) -> Result<Vec<f32>, LoadError> {
-    let (ops, width, w) = (w.ops(), config.spk_embed_dim, w.at("spk_embed_affine_layer"));
-    let (matrix, bias) = (w.linear("weight", config.mel, width)?, w.vector("bias", config.mel)?);
-    let unit = |voice: &FlowVoice| {
-        let length = voice.embedding.iter().map(|number| number * number).sum::<f32>().sqrt().max(LEAST_LENGTH);
-        voice.embedding.iter().map(move |number| number / length).collect::<Vec<_>>()
-    };
-    let rows: Vec<f32> = voices.iter().flat_map(unit).collect();
-    Ok(ops.read(&ops.linear(&ops.tensor(rows, width), &matrix, Some(&bias))))
 }

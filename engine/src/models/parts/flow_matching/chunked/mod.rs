@@ -10,11 +10,13 @@
 //!
 //! - [`config`]: sizes of its layers
 //! - [`dit`], [`sections`]: one evaluation, and its sections of the row spec
-//! - [`voice`]: a voice's recording and its solved chunks
+//! - [`voice`]: a voice's recording, and its speaker's row
+//! - [`recordings`]: places of recordings in the cache
 //! - [`stage`]: codes to frames, a chunk at a time
 
 pub mod config;
 pub mod dit;
+pub mod recordings;
 pub mod sections;
 pub mod stage;
 pub mod voice;

@@ -4,7 +4,7 @@
 //! convolutions reach, and before those as many empty ones as a convolution centred on its row is shifted by.
 
 use repartee_kernels::row_spec::{BatchSection, SegmentSection, SpecSection};
-use repartee_kernels::{NO_ID, NO_ROW, RowSpec, SequenceRows, SpecLayout};
+use repartee_kernels::{NO_ROW, RowSpec, SequenceRows, SpecLayout};
 
 use super::config::{CODE_TAPS, ChunkDitConfig, POSITION_TAPS};
 use super::voice::FlowVoice;
@@ -16,8 +16,8 @@ const EMPTY: usize = POSITION_TAPS / 2;
 /// Chunk of a stream in an evaluation.
 #[derive(Debug, Clone)]
 pub struct ChunkEvaluation<'a> {
-    /// Index of the voice, and the voice.
-    pub voice: (usize, &'a FlowVoice),
+    /// Speaker and recording, which precede the response.
+    pub voice: &'a FlowVoice,
     /// Codes of the recording and the response, as far as they are known.
     pub codes: &'a [u32],
     /// First frame of the chunk.
@@ -44,7 +44,7 @@ pub struct ChunkSections {
     pub(super) before: SpecSection,
     /// Row of each code among the embedded ones.
     pub(super) own_codes: SpecSection,
-    /// Inputs of the rows with those before them: spectrogram, recording, code and voice.
+    /// Inputs of the rows with those before them: spectrogram, recording, code and speaker.
     pub(super) mel: SpecSection,
     pub(super) recording: SpecSection,
     pub(super) code_of: SpecSection,
@@ -85,7 +85,7 @@ impl ChunkSections {
             mel: layout.list(input * config.mel),
             recording: layout.list(input * config.mel),
             code_of: layout.list(input),
-            voices: layout.list(input),
+            voices: layout.list(input * config.mel),
             filled: layout.list(input),
             shifted: layout.list(input),
             segments: layout.segments(input, 2 * chunks),
@@ -111,7 +111,7 @@ impl ChunkSections {
         spec.set_floats(self.mel, &lists.mel);
         spec.set_floats(self.recording, &lists.recording);
         spec.set(self.code_of, &lists.code_of);
-        spec.set(self.voices, &lists.voices);
+        spec.set_floats(self.voices, &lists.voices);
         spec.set(self.filled, &lists.filled);
         spec.set(self.shifted, &lists.shifted);
         spec.set_segments(self.segments, &lists.segments);
@@ -149,7 +149,7 @@ struct Lists {
     mel: Vec<f32>,
     recording: Vec<f32>,
     code_of: Vec<u32>,
-    voices: Vec<u32>,
+    voices: Vec<f32>,
     filled: Vec<u32>,
     shifted: Vec<u32>,
     segments: Vec<usize>,
@@ -170,8 +170,7 @@ impl Lists {
             self.filled.extend([NO_ROW; EMPTY]);
             self.shifted.extend([NO_ROW; EMPTY]);
             self.code_of.extend([NO_ROW; EMPTY]);
-            self.voices.extend([NO_ID; EMPTY]);
-            for list in [&mut self.mel, &mut self.recording] {
+            for list in [&mut self.mel, &mut self.recording, &mut self.voices] {
                 list.resize(list.len() + EMPTY * config.mel, 0.0);
             }
             self.mel.extend_from_slice(chunk.mel);
@@ -180,13 +179,16 @@ impl Lists {
                 self.filled.push(row(EMPTY + at));
                 // A centred convolution half its taps earlier is the causal one.
                 self.shifted.push(row(at));
-                match chunk.voice.1.frame(frame, config.mel).filter(|_| guided) {
+                match chunk.voice.frame(frame, config.mel).filter(|_| guided) {
                     Some(frame) => self.recording.extend_from_slice(frame),
                     None => self.recording.resize(self.recording.len() + config.mel, 0.0),
                 }
                 let code = code_rows + frame / config.token_mel_ratio - from / config.token_mel_ratio;
                 self.code_of.push(if guided { code as u32 } else { NO_ROW });
-                self.voices.push(if guided { chunk.voice.0 as u32 } else { NO_ID });
+                match guided {
+                    true => self.voices.extend_from_slice(&chunk.voice.speaker),
+                    false => self.voices.resize(self.voices.len() + config.mel, 0.0),
+                }
                 if at >= context {
                     self.own.push(row(EMPTY + at));
                     self.convolved.push(row(at));

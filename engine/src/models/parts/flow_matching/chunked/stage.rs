@@ -1,8 +1,10 @@
 //! The flow as a stage: codes to mel frames, a chunk at a time, each solved once.
 //!
-//! One row of a step is one evaluation, so the scheduler may run other work between any two. A voice's recording is
-//! solved when the stage is made, but for its last chunk, which sees the first codes of a response.
+//! One row of a step is one evaluation, so the scheduler may run other work between any two. A recording of the checkpoint's
+//! voices is solved when the stage is made, one of another voice by its first response; but for the last chunk, which sees
+//! the first codes of a response.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use repartee_engine_api::SessionError;
@@ -10,6 +12,7 @@ use repartee_kernels::{Ops, ReadBack, RowSpec, SpecLayout, StepKey};
 
 use super::config::ChunkDitConfig;
 use super::dit::ChunkDit;
+use super::recordings::{RecordingPlaces, SolvedRecording};
 use super::sections::{ChunkEvaluation, ChunkSections, rows};
 use super::voice::FlowVoice;
 use crate::config::EngineConfig;
@@ -19,6 +22,7 @@ use crate::models::parts::flow_matching::noise::Noise;
 use crate::models::parts::flow_matching::solver::{Rule, Solve, Solver};
 use crate::models::parts::memory::SlotBytes;
 use crate::models::parts::pipeline::{Placement, StagePart};
+use crate::models::parts::shared_voices::SharedVoices;
 use crate::models::parts::stream_stage::{StreamModel, StreamStage};
 use crate::stage::{BatchEntry, EdgeKind, ResponseParams, RowKind, Stage, StageItem};
 
@@ -28,6 +32,10 @@ const STAGE: &str = "flow";
 const LEFT_CHUNKS: &str = "left_chunks";
 /// Value of an absent setting.
 const DEFAULT_LEFT_CHUNKS: usize = 4;
+/// Setting of the stage: chunks of an enrolled voice's recording that are kept, counted from its end.
+const RECORDING_CHUNKS: &str = "recording_chunks";
+const DEFAULT_RECORDING_CHUNKS: usize = 4;
+const MOST_RECORDING_CHUNKS: usize = 64;
 /// Steps of a solve, which the reference fixes.
 const STEPS: usize = 10;
 
@@ -37,12 +45,19 @@ pub fn solver() -> Solver {
     Solver::new(Rule::Euler, (0..=STEPS).map(point).collect())
 }
 
+/// Chunks of an enrolled voice's recording that are kept, at least one.
+pub fn recording_chunks(settings: &EngineConfig) -> usize {
+    settings.stage_option(STAGE, RECORDING_CHUNKS).unwrap_or(DEFAULT_RECORDING_CHUNKS).clamp(1, MOST_RECORDING_CHUNKS)
+}
+
 /// The flow as a stage.
 pub struct ChunkFlowPart<O: Ops> {
     dit: ChunkDit<O>,
     solver: Solver,
     guidance: Guidance,
-    voices: Vec<FlowVoice>,
+    voices: SharedVoices<FlowVoice>,
+    /// Most chunks of an enrolled voice's recording; `None` if none are enrolled.
+    recording_chunks: Option<usize>,
     /// Duration of a code.
     code: Duration,
     /// Most codes of a response.
@@ -52,10 +67,11 @@ pub struct ChunkFlowPart<O: Ops> {
 }
 
 impl<O: Ops> ChunkFlowPart<O> {
-    /// Wraps a transformer for these voices, with a code's duration and the most codes of a response.
+    /// Wraps a transformer for these voices, to which others are enrolled if it `clones`; with a code's duration and the most
+    /// codes of a response.
     pub fn new(
         dit: ChunkDit<O>,
-        voices: Vec<FlowVoice>,
+        (voices, clones): (SharedVoices<FlowVoice>, bool),
         (code, most_codes): (Duration, usize),
         settings: &EngineConfig,
     ) -> Self {
@@ -63,7 +79,8 @@ impl<O: Ops> ChunkFlowPart<O> {
         let left = settings.stage_option(STAGE, LEFT_CHUNKS).unwrap_or(DEFAULT_LEFT_CHUNKS);
         // More than a response has change nothing.
         let left = left.min(most_codes.div_ceil(dit.config().chunk_codes));
-        Self { dit, solver: solver(), guidance, voices, code, most_codes, left }
+        let recording_chunks = clones.then(|| recording_chunks(settings));
+        Self { dit, solver: solver(), guidance, voices, recording_chunks, code, most_codes, left }
     }
 
     /// Cache blocks of a slot for each time and row of the pair: the recording's last chunk, and a ring of the response's.
@@ -75,9 +92,10 @@ impl<O: Ops> ChunkFlowPart<O> {
         2 * self.solver.evaluations()
     }
 
-    /// Chunks of a voice's recording that are solved once.
-    fn shared(&self, voice: usize) -> usize {
-        self.voices[voice].chunks(self.dit.config()).saturating_sub(1)
+    /// Most chunks of a recording.
+    fn most_recorded(&self) -> usize {
+        let own = self.voices.own().map(|voice| voice.chunks(self.dit.config())).max();
+        own.max(self.recording_chunks).unwrap_or_default()
     }
 }
 
@@ -87,13 +105,15 @@ impl<O: Device> StagePart<O> for ChunkFlowPart<O> {
     }
 
     fn settings(&self) -> &'static [&'static str] {
-        &[LEFT_CHUNKS]
+        &[LEFT_CHUNKS, RECORDING_CHUNKS]
     }
 
-    /// Keys and values of the visible chunks, frames before a chunk, a solve, and a response's codes.
+    /// Keys and values of the visible chunks and of an enrolled voice's recording, frames before a chunk, a solve, and a
+    /// response's codes.
     fn slot_bytes(&self, _: usize) -> SlotBytes {
         let config = self.dit.config();
-        let cached = self.pairs() * self.ring() * self.dit.block_bytes();
+        let recorded = self.recording_chunks.unwrap_or(1) - 1;
+        let cached = self.pairs() * (self.ring() + recorded) * self.dit.block_bytes();
         let frames = self.solver.evaluations() * config.reach() + self.solver.vectors() * config.chunk();
         let rest = frames * config.mel * size_of::<f32>() + self.most_codes * size_of::<u32>();
         SlotBytes { position: 0, fixed: cached + rest }
@@ -101,16 +121,16 @@ impl<O: Device> StagePart<O> for ChunkFlowPart<O> {
 
     fn place(self: Box<Self>, at: Placement<'_, O>) -> Box<dyn Stage> {
         let (slots, part) = (at.slots.total(), *self);
-        let mut voice_blocks = Vec::with_capacity(part.voices.len());
-        let mut blocks = slots * part.pairs() * part.ring();
-        for voice in 0..part.voices.len() {
-            voice_blocks.push(blocks);
-            blocks += part.shared(voice) * part.pairs();
-        }
+        let (config, pairs) = (part.dit.config(), part.pairs());
+        // A slot reads one recording, so a place is free when a response begins.
+        let others = part.recording_chunks.map_or((0, 0), |chunks| (slots, chunks));
+        let blocks = (slots * pairs * part.ring(), pairs);
+        let (recordings, blocks) = RecordingPlaces::new(part.voices.own(), config, blocks, others);
         let cache = part.dit.cache(&at.ops, blocks + 1);
-        let mut model = ChunkFlow { part, cache, voice_blocks, scratch: blocks as u32, before: Vec::new() };
-        for voice in 0..model.part.voices.len() {
-            model.solve_recording(&at.ops, voice);
+        let own = recordings.own().to_vec();
+        let mut model = ChunkFlow { part, cache, recordings, scratch: blocks as u32 };
+        for recording in own {
+            model.solve_recording(&at.ops, recording);
         }
         Box::new(StreamStage::new(STAGE, at.ops, model, slots))
     }
@@ -120,18 +140,16 @@ impl<O: Device> StagePart<O> for ChunkFlowPart<O> {
 struct ChunkFlow<O: Ops> {
     part: ChunkFlowPart<O>,
     cache: Vec<O::State>,
-    /// First block of each voice's recording.
-    voice_blocks: Vec<usize>,
+    recordings: RecordingPlaces,
     /// Block of the padding.
     scratch: u32,
-    /// For each voice, its last shared frames at each time.
-    before: Vec<Vec<Vec<f32>>>,
 }
 
 /// Codes of a response, and the chunk that is being solved.
 #[derive(Default)]
 struct ChunkStream {
-    voice: usize,
+    /// Recording of the voice; `None` without a response.
+    recording: Option<Arc<SolvedRecording>>,
     /// Codes of the recording and the response.
     codes: Vec<u32>,
     /// Chunk that is solved next, counted from the recording's first.
@@ -145,7 +163,7 @@ struct ChunkStream {
 
 /// Chunk of a stream in a step.
 struct ChunkPiece {
-    voice: usize,
+    voice: Arc<FlowVoice>,
     codes: Vec<u32>,
     first: usize,
     frames: usize,
@@ -155,9 +173,9 @@ struct ChunkPiece {
 }
 
 impl ChunkPiece {
-    fn evaluation<'a>(&'a self, voices: &'a [FlowVoice]) -> ChunkEvaluation<'a> {
+    fn evaluation(&self) -> ChunkEvaluation<'_> {
         ChunkEvaluation {
-            voice: (self.voice, &voices[self.voice]),
+            voice: &self.voice,
             codes: &self.codes,
             first: self.first,
             frames: self.frames,
@@ -187,28 +205,28 @@ impl<O: Ops> ChunkFlow<O> {
         (whole || (ended && left)).then(|| (known - first).min(config.chunk_codes) * config.token_mel_ratio)
     }
 
-    /// Block of chunk `chunk` of a slot, or of its voice's recording.
-    fn block(&self, (slot, voice): (Option<usize>, usize), pair: usize, chunk: usize) -> u32 {
-        let (pairs, ring, shared) = (self.part.pairs(), self.part.ring(), self.part.shared(voice));
+    /// Block of chunk `chunk` of a slot, or of the recording.
+    fn block(&self, slot: Option<usize>, recording: &SolvedRecording, pair: usize, chunk: usize) -> u32 {
+        let (pairs, ring, config) = (self.part.pairs(), self.part.ring(), self.part.dit.config());
         let at = match slot {
-            Some(slot) if chunk >= shared => {
-                let recorded = self.part.voices[voice].chunks(self.part.dit.config());
+            Some(slot) if chunk >= recording.shared(config) => {
+                let recorded = recording.voice.chunks(config);
                 // The recording's last chunk stays; those of the response take turns.
                 let place = if chunk < recorded { 0 } else { 1 + (chunk - recorded) % (ring - 1) };
                 (slot * pairs + pair) * ring + place
             }
-            _ => self.voice_blocks[voice] + chunk * pairs + pair,
+            _ => recording.first_block + chunk * pairs + pair,
         };
         at as u32
     }
 
     /// Blocks that a chunk sees at a time, for each row of the pair: the recording, and the last chunks of the response.
-    fn visible(&self, slot: Option<usize>, voice: usize, chunk: usize, time: usize) -> [Vec<u32>; 2] {
-        let recorded = self.part.voices[voice].chunks(self.part.dit.config());
+    fn visible(&self, slot: Option<usize>, recording: &SolvedRecording, chunk: usize, time: usize) -> [Vec<u32>; 2] {
+        let recorded = recording.voice.chunks(self.part.dit.config());
         let from = chunk.saturating_sub(self.part.left).max(recorded);
         [0, 1].map(|row| {
             let chunks = (0..recorded.min(chunk + 1)).chain(from..=chunk);
-            chunks.map(|chunk| self.block((slot, voice), 2 * time + row, chunk)).collect()
+            chunks.map(|chunk| self.block(slot, recording, 2 * time + row, chunk)).collect()
         })
     }
 
@@ -221,18 +239,18 @@ impl<O: Ops> ChunkFlow<O> {
             let noise = Noise::default().frames(stream.chunk * config.chunk(), frames, config.mel);
             stream.solve = Some((Solve::new(noise), frames));
         }
-        let (solve, frames) = stream.solve.as_ref()?;
+        let ((solve, frames), recording) = (stream.solve.as_ref()?, stream.recording.as_ref()?);
         let time = solve.time(&self.part.solver);
         let mut mel = stream.before.get(time).cloned().unwrap_or_default();
         mel.extend(solve.input(&self.part.solver));
         Some(ChunkPiece {
-            voice: stream.voice,
+            voice: Arc::clone(&recording.voice),
             codes: stream.codes.clone(),
             first: stream.chunk * config.chunk(),
             frames: *frames,
             mel,
             time,
-            blocks: self.visible(slot, stream.voice, stream.chunk, time),
+            blocks: self.visible(slot, recording, stream.chunk, time),
         })
     }
 
@@ -245,15 +263,21 @@ impl<O: Ops> ChunkFlow<O> {
         let frames = solve.advance(&self.part.solver, self.part.guidance.combine(numbers))?.to_vec();
         stream.solve = None;
         stream.chunk += 1;
+        if let Some(recording) = stream.recording.as_ref().filter(|it| it.shared(config) == stream.chunk) {
+            recording.solved(stream.before.clone());
+        }
         Some(frames)
     }
 
-    /// Solves the chunks of a voice's recording that no response changes.
-    fn solve_recording(&mut self, ops: &O, voice: usize) {
-        let codes = self.part.voices[voice].codes.clone();
-        let mut stream = ChunkStream { voice, codes, ..ChunkStream::default() };
+    /// Solves the chunks of a recording that no response changes.
+    fn solve_recording(&mut self, ops: &O, recording: Arc<SolvedRecording>) {
+        let (codes, shared) = (recording.voice.codes.clone(), recording.shared(self.part.dit.config()));
+        if shared == 0 {
+            recording.solved(Vec::new());
+        }
+        let mut stream = ChunkStream { recording: Some(recording), codes, ..ChunkStream::default() };
         let (mut spec, mut back) = (RowSpec::default(), ReadBack::default());
-        while stream.chunk < self.part.shared(voice) {
+        while stream.chunk < shared {
             let Some(piece) = self.piece(&mut stream, None, false) else { break };
             let count = ops.bucket(self.size_of(&piece).0);
             let mut layout = SpecLayout::default();
@@ -269,7 +293,6 @@ impl<O: Ops> ChunkFlow<O> {
             let numbers = back.numbers[..self.size_of(&piece).1].to_vec();
             self.advance(&mut stream, &piece, &numbers);
         }
-        self.before.push(stream.before);
     }
 
     fn size_of(&self, piece: &ChunkPiece) -> (usize, usize) {
@@ -279,12 +302,11 @@ impl<O: Ops> ChunkFlow<O> {
 
     fn sections(&self, layout: &mut SpecLayout, rows: usize) -> ChunkSections {
         let config = self.part.dit.config();
-        let recorded = self.part.voices.iter().map(|voice| voice.chunks(config)).max().unwrap_or_default();
-        ChunkSections::new(layout, config, rows, recorded + self.part.left + 1)
+        ChunkSections::new(layout, config, rows, self.part.most_recorded() + self.part.left + 1)
     }
 
     fn fill_pieces(&self, spec: &mut RowSpec, sections: &ChunkSections, pieces: &[ChunkPiece]) {
-        let chunks: Vec<_> = pieces.iter().map(|piece| piece.evaluation(&self.part.voices)).collect();
+        let chunks: Vec<_> = pieces.iter().map(ChunkPiece::evaluation).collect();
         sections.fill(spec, self.part.dit.config(), &chunks, self.scratch);
     }
 }
@@ -299,13 +321,20 @@ impl<O: Device> StreamModel<O> for ChunkFlow<O> {
     const MAX_ROWS: usize = 1;
     const MAX_ITEMS: usize = 1;
 
-    fn begin(&self, params: &ResponseParams) -> Result<ChunkStream, SessionError> {
-        // The session checks the voice against the model's list.
-        let unknown = || internal(format!("no voice is called {}", params.voice));
-        let voice = self.part.voices.iter().position(|voice| voice.name == params.voice).ok_or_else(unknown)?;
-        let codes = self.part.voices[voice].codes.clone();
-        let (done, chunk, before) = (codes.len(), self.part.shared(voice), self.before[voice].clone());
-        Ok(ChunkStream { voice, codes, chunk, done, before, solve: None })
+    fn begin(&mut self, params: &ResponseParams) -> Result<ChunkStream, SessionError> {
+        let voices = &self.part.voices;
+        // The session checks the voice against the model's list; it may have been removed since.
+        let unknown = || SessionError::UnknownVoice { voice: params.voice.clone(), known: voices.names().join(", ") };
+        let voice = voices.get(&params.voice).ok_or_else(unknown)?;
+        let config = self.part.dit.config();
+        let full = || internal("every place of a recording is read".to_owned());
+        let recording = self.recordings.of(voice, config).ok_or_else(full)?;
+        let (codes, shared) = (recording.voice.codes.clone(), recording.shared(config));
+        let (chunk, before) = match recording.before() {
+            Some(before) => (shared, before.clone()),
+            None => (0, Vec::new()),
+        };
+        Ok(ChunkStream { recording: Some(recording), done: codes.len(), codes, chunk, before, solve: None })
     }
 
     fn append(&self, stream: &mut ChunkStream, item: StageItem) -> Result<(), SessionError> {
@@ -359,7 +388,7 @@ impl<O: Device> StreamModel<O> for ChunkFlow<O> {
         }
         let Some(rows) = self.advance(stream, &piece, numbers) else { return Some(Vec::new()) };
         let config = self.part.dit.config();
-        if piece.first / config.chunk() < self.part.voices[stream.voice].chunks(config) {
+        if piece.first / config.chunk() < piece.voice.chunks(config) {
             return Some(Vec::new());
         }
         stream.done += piece.frames / config.token_mel_ratio;

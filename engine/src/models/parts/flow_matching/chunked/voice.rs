@@ -1,14 +1,19 @@
-//! Voices of a flow: a vector, and a recording that precedes the speech.
+//! Voices of a flow: a row of the speaker, and a recording that precedes the speech.
+
+use repartee_kernels::Ops;
 
 use super::config::ChunkDitConfig;
+use crate::models::load_error::LoadError;
+use crate::models::parts::weights::Weights;
 
-/// A voice of the checkpoint, with the recording that it continues.
+/// Smallest length that a speaker's vector is divided by: torch's default.
+const LEAST_LENGTH: f32 = 1e-12;
+
+/// A voice, with the recording that it continues.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct FlowVoice {
-    /// Name of the voice in requests.
-    pub name: String,
-    /// Vector of the speaker, `spk_embed_dim` numbers.
-    pub embedding: Vec<f32>,
+    /// Row of the speaker, `mel` numbers; see [`SpeakerProjection`].
+    pub speaker: Vec<f32>,
     /// Codes of the recording.
     pub codes: Vec<u32>,
     /// Mel frames of the recording, as many as the codes have.
@@ -16,10 +21,11 @@ pub struct FlowVoice {
 }
 
 impl FlowVoice {
-    /// Keeps the last whole chunks of the recording, so that no chunk holds both recording and speech.
+    /// Keeps the last whole chunks of the recording, at most `most`, so that no chunk holds both recording and speech.
     #[must_use]
-    pub fn in_chunks(mut self, config: &ChunkDitConfig) -> Self {
-        let dropped = self.codes.len() % config.chunk_codes;
+    pub fn in_chunks(mut self, config: &ChunkDitConfig, most: usize) -> Self {
+        let kept = (self.codes.len() / config.chunk_codes).min(most) * config.chunk_codes;
+        let dropped = self.codes.len() - kept;
         self.codes.drain(..dropped);
         self.mel.drain(..(dropped * config.token_mel_ratio * config.mel).min(self.mel.len()));
         self
@@ -33,5 +39,33 @@ impl FlowVoice {
     /// Frame of the recording; `None` after it.
     pub fn frame(&self, at: usize, width: usize) -> Option<&[f32]> {
         self.mel.get(at * width..(at + 1) * width)
+    }
+}
+
+/// Projection of speakers' vectors to rows of the flow's input.
+pub struct SpeakerProjection<O: Ops> {
+    weight: O::Weight,
+    bias: O::Weight,
+    /// Numbers of a vector.
+    width: usize,
+}
+
+impl<O: Ops> SpeakerProjection<O> {
+    /// Loads the layer `spk_embed_affine_layer`.
+    pub fn load(w: &Weights<'_, O>, config: &ChunkDitConfig) -> Result<Self, LoadError> {
+        let (w, width) = (w.at("spk_embed_affine_layer"), config.spk_embed_dim);
+        Ok(Self { weight: w.linear("weight", config.mel, width)?, bias: w.vector("bias", config.mel)?, width })
+    }
+
+    /// Numbers of a vector.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Projects a vector of [`width`](Self::width) numbers, at length 1.
+    pub fn row(&self, ops: &O, vector: &[f32]) -> Vec<f32> {
+        let length = vector.iter().map(|number| number * number).sum::<f32>().sqrt().max(LEAST_LENGTH);
+        let unit = vector.iter().map(|number| number / length).collect();
+        ops.read(&ops.linear(&ops.tensor(unit, self.width), &self.weight, Some(&self.bias)))
     }
 }

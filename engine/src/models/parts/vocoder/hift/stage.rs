@@ -124,7 +124,7 @@ impl<O: Device> StreamModel<O> for HiftModel<O> {
     const MAX_ROWS: usize = 1;
     const MAX_ITEMS: usize = 1;
 
-    fn begin(&self, params: &ResponseParams) -> Result<HiftStream, SessionError> {
+    fn begin(&mut self, params: &ResponseParams) -> Result<HiftStream, SessionError> {
         Ok(HiftStream { noise: (params.seed, params.response), ..HiftStream::default() })
     }
 
