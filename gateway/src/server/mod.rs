@@ -22,6 +22,7 @@
 //! - `transcription`: `POST /v1/audio/transcriptions` and `/translations`, what is said in a sound file
 //! - `voices`: `/v1/audio/voices`, voices enrolled from recordings
 //! - `form`: bodies of the type `multipart/form-data`
+//! - `warnings`: the header with differences between a request and its response
 //! - [`fuzzing`]: readers of requests, for the fuzz targets
 //! - `generation`, `engine_session`: responses of the engine for one HTTP request
 //! - `client_secrets`: ephemeral keys
@@ -80,6 +81,7 @@ mod transcription;
 mod uploads;
 mod usage;
 mod voices;
+mod warnings;
 mod watchdog;
 
 pub(crate) use app::AppState;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Query, Request, State};
+use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use repartee_protocol::{ErrorBody, ErrorKind};
 use serde::{Deserialize, Serialize};
@@ -19,10 +20,13 @@ use super::caller::Caller;
 use super::extract::UrlName;
 use super::form::{self, Field};
 use super::uploads::HeldBody;
-use crate::voices::{Consent, MAX_NAME_CHARS, Voice, VoiceError, VoiceStore};
+use super::warnings::warn;
+use crate::voices::{Consent, EnrolledVoice, MAX_NAME_CHARS, Voice, VoiceError, VoiceStore};
 
 /// Maximum size of a recording in bytes, as in the OpenAI API.
-const MAX_RECORDING: usize = 10 << 20;
+pub(super) const MAX_RECORDING: usize = 10 << 20;
+/// Field of a voice with its recording.
+const RECORDING: &str = "audio_sample";
 /// Maximum size of any other field, in bytes.
 const MAX_FIELD: usize = 16 << 10;
 /// Maximum size of a form, in bytes.
@@ -40,7 +44,7 @@ pub(super) const CONSENT: [Field; 3] = [("name", MAX_FIELD), ("language", MAX_FI
 pub(super) const VOICE: [Field; 8] = [
     ("name", MAX_FIELD),
     ("consent", MAX_FIELD),
-    ("audio_sample", MAX_RECORDING),
+    (RECORDING, MAX_RECORDING),
     ("text", MAX_FIELD),
     ("type", MAX_FIELD),
     ("prompt", MAX_FIELD),
@@ -95,7 +99,7 @@ pub(super) async fn create(
     State(app): State<Arc<AppState>>,
     caller: Caller,
     request: Request,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Response, ApiError> {
     app.check_rate(&caller)?;
     if form::media_type(request.headers()) == "application/json" {
         return Err(prompted());
@@ -107,9 +111,12 @@ pub(super) async fn create(
         let name = form.needed_text("name")?;
         let consent = form.needed_text("consent")?;
         let text = form.text("text")?.unwrap_or_default();
-        store.add_voice(&name, &consent, form.needed("audio_sample")?, &text).map_err(refused)
+        store.add_voice(&name, &consent, form.needed(RECORDING)?, &text).map_err(refused)
     });
-    Ok(Json(voice_on_wire(&voice.await?)))
+    let EnrolledVoice { voice, warning } = voice.await?;
+    let mut reply = Json(voice_on_wire(&voice)).into_response();
+    warn(reply.headers_mut(), &warning.unwrap_or_default());
+    Ok(reply)
 }
 
 pub(super) async fn delete(State(app): State<Arc<AppState>>, UrlName(id): UrlName) -> Result<Json<Value>, ApiError> {
@@ -237,14 +244,22 @@ async fn with_store<T: Send + 'static>(
     done.map_err(|error| ApiError::internal(&error.to_string()))?.map_err(refused)
 }
 
-fn refused(error: VoiceError) -> ApiError {
+/// Answer to an error of the store; `recording` is the field with a voice's recording.
+pub(super) fn refused_for(recording: &'static str, error: VoiceError) -> ApiError {
     match error {
         VoiceError::Field { field, problem } => invalid(field, &problem),
         VoiceError::UnknownConsent(_) | VoiceError::UnknownVoice(_) => ApiError::not_found(&error.to_string()),
-        VoiceError::Full { .. } => invalid("name", &error.to_string()),
-        VoiceError::Enrol(error) => invalid("audio_sample", &error.to_string()),
+        VoiceError::Full { .. } => {
+            let field = if recording == RECORDING { "name" } else { recording };
+            invalid(field, &error.to_string())
+        }
+        VoiceError::Enrol(error) => invalid(recording, &error.to_string()),
         VoiceError::Random(_) | VoiceError::Io(_) => ApiError::internal(&error.to_string()),
     }
+}
+
+fn refused(error: VoiceError) -> ApiError {
+    refused_for(RECORDING, error)
 }
 
 fn invalid(field: &'static str, problem: &str) -> ApiError {

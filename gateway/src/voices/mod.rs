@@ -1,29 +1,40 @@
 //! Voices enrolled from recordings, each under somebody's recorded consent.
 //!
 //! - this file: the voices in memory, and their limits
+//! - `error`: errors of the store
 //! - `folder`: the files on disk
+//! - `passing`: voices of one request
+//! - `sound`: a recording's sound, judged
 
+mod error;
 mod folder;
+mod passing;
+mod sound;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use repartee_engine_api::{EnrolError, Recording, SpeechEngine};
-use repartee_media::sound_file::{self, SoundFileError};
+use repartee_engine_api::{Recording, SpeechEngine};
+use repartee_media::sound_file;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::config::VoiceConfig;
 use crate::ids::IdGenerator;
+pub use error::VoiceError;
+use error::readable;
 use folder::{EntryKind, VoiceFolder};
+pub use passing::PassingVoice;
+use passing::VoiceRoom;
+use sound::{MAX_RECORDING, VoiceSound, samples};
 
-/// Longest accepted recording.
-pub const MAX_RECORDING: Duration = Duration::from_secs(60);
 /// Longest name, in characters.
 pub const MAX_NAME_CHARS: usize = 128;
+/// Field of a voice's recording.
+const RECORDING: &str = "audio_sample";
 /// Longest text of a recording, in characters.
 const MAX_TEXT_CHARS: usize = 2_048;
 /// Longest language tag, in characters.
@@ -57,40 +68,13 @@ pub struct Voice {
     pub created_at: u64,
 }
 
-/// Error of the voice store.
-#[derive(Debug, Error)]
-pub enum VoiceError {
-    /// A field has an invalid value.
-    #[error("{problem}")]
-    Field {
-        /// Name of the field.
-        field: &'static str,
-        /// Description of the problem, for the client.
-        problem: String,
-    },
-    /// No consent has this id.
-    #[error("there is no consent `{0}`: make one with POST /v1/audio/voice_consents")]
-    UnknownConsent(String),
-    /// No enrolled voice has this id.
-    #[error("there is no voice `{0}` made from a recording")]
-    UnknownVoice(String),
-    /// The limit `voices.most` is reached.
-    #[error("there are {most} {what} already: delete one, or raise voices.most")]
-    Full {
-        /// `voices` or `consents`.
-        what: &'static str,
-        /// The limit `voices.most`.
-        most: usize,
-    },
-    /// The model refused the recording.
-    #[error(transparent)]
-    Enrol(#[from] EnrolError),
-    /// No random id could be generated.
-    #[error("no random id could be generated: {0}")]
-    Random(#[from] getrandom::Error),
-    /// The folder cannot be written.
-    #[error("the voice cannot be saved: {0}")]
-    Io(#[from] io::Error),
+/// Enrolled voice, and the difference between its recording and a good one.
+#[derive(Debug)]
+pub struct EnrolledVoice {
+    /// Entry of the list.
+    pub voice: Voice,
+    /// Defect of the recording, for the client.
+    pub warning: Option<String>,
 }
 
 /// Error that makes `voices.folder` unusable.
@@ -108,6 +92,8 @@ pub struct VoiceStore {
     folder: Option<VoiceFolder>,
     most: usize,
     stored: Mutex<StoredVoices>,
+    /// Rooms of voices whose enrolment is running, and of those of running requests.
+    rooms: Arc<()>,
 }
 
 /// Consents and voices by id.
@@ -115,8 +101,6 @@ pub struct VoiceStore {
 struct StoredVoices {
     consents: BTreeMap<String, Consent>,
     voices: BTreeMap<String, Voice>,
-    /// Voices whose enrolment is running.
-    pending: usize,
 }
 
 impl VoiceStore {
@@ -148,7 +132,7 @@ impl VoiceStore {
                 tracing::info!(voices = kept.voices.len(), "recorded voices are ready");
             }
         }
-        Ok(Self { engine, ids, folder, most: settings.most, stored: Mutex::new(kept) })
+        Ok(Self { engine, ids, folder, most: settings.most, stored: Mutex::new(kept), rooms: Arc::new(()) })
     }
 
     /// Stores a consent, recorded in the sound file `recording`. Takes as long as its decoding.
@@ -210,16 +194,17 @@ impl VoiceStore {
     }
 
     /// Enrols a voice from the sound file `recording`, whose transcript is `text`. Takes as long as the model needs.
-    pub fn add_voice(&self, name: &str, consent: &str, recording: &[u8], text: &str) -> Result<Voice, VoiceError> {
-        let name = checked_name(name)?;
-        let text = text.trim().to_owned();
-        if text.chars().count() > MAX_TEXT_CHARS {
-            let problem = format!("the text of a recording has at most {MAX_TEXT_CHARS} characters");
-            return Err(VoiceError::Field { field: "text", problem });
-        }
-        let samples = samples(self.engine.as_ref(), recording)?;
+    pub fn add_voice(
+        &self,
+        name: &str,
+        consent: &str,
+        recording: &[u8],
+        text: &str,
+    ) -> Result<EnrolledVoice, VoiceError> {
+        let (name, text) = (checked_name(name)?, checked_text("text", text)?);
+        let VoiceSound { samples, warning } = VoiceSound::read(self.engine.as_ref(), RECORDING, recording)?;
         let voice = Voice { id: self.ids.voice()?, name, consent: consent.to_owned(), text, created_at: now() };
-        let _pending = self.begin_voice(consent)?;
+        let _room = self.reserve(consent)?;
         // Without the lock: other requests list and delete voices meanwhile.
         self.engine.enrol(&voice.id, &Recording { samples, text: voice.text.clone() })?;
         let mut kept = self.kept();
@@ -236,7 +221,23 @@ impl VoiceStore {
             return Err(error);
         }
         kept.voices.insert(voice.id.clone(), voice.clone());
-        Ok(voice)
+        Ok(EnrolledVoice { voice, warning })
+    }
+
+    /// Enrols a voice for one request from the sound file `recording`, whose transcript is `text`; `fields` names both in errors.
+    /// Takes as long as the model needs.
+    pub fn pass_voice(
+        &self,
+        consent: &str,
+        (recording, text): (&[u8], &str),
+        fields: [&'static str; 2],
+    ) -> Result<PassingVoice, VoiceError> {
+        let text = checked_text(fields[1], text)?;
+        let VoiceSound { samples, warning } = VoiceSound::read(self.engine.as_ref(), fields[0], recording)?;
+        let room = self.reserve(consent)?;
+        let id = self.ids.voice()?;
+        self.engine.enrol(&id, &Recording { samples, text })?;
+        Ok(PassingVoice::new(id, warning, (Arc::clone(&self.engine), room)))
     }
 
     /// All voices, the oldest first.
@@ -265,16 +266,15 @@ impl VoiceStore {
     }
 
     /// Reserves room for a voice whose enrolment begins.
-    fn begin_voice(&self, consent: &str) -> Result<PendingVoice<'_>, VoiceError> {
-        let mut kept = self.kept();
+    fn reserve(&self, consent: &str) -> Result<VoiceRoom, VoiceError> {
+        let kept = self.kept();
         if !kept.consents.contains_key(consent) {
             return Err(VoiceError::UnknownConsent(consent.to_owned()));
         }
-        if kept.voices.len() + kept.pending >= self.most {
+        if kept.voices.len() + Arc::strong_count(&self.rooms) > self.most {
             return Err(VoiceError::Full { what: "voices", most: self.most });
         }
-        kept.pending += 1;
-        Ok(PendingVoice(self))
+        Ok(VoiceRoom::new(&self.rooms))
     }
 
     fn kept(&self) -> MutexGuard<'_, StoredVoices> {
@@ -283,30 +283,9 @@ impl VoiceStore {
     }
 }
 
-/// Reservation for a voice whose enrolment is running, until dropped.
-struct PendingVoice<'a>(&'a VoiceStore);
-
-impl Drop for PendingVoice<'_> {
-    fn drop(&mut self) {
-        self.0.kept().pending -= 1;
-    }
-}
-
 fn enrol_again(folder: &VoiceFolder, engine: &dyn SpeechEngine, voice: &Voice) -> Result<(), VoiceError> {
-    let samples = samples(engine, &folder.recording(EntryKind::Voice, &voice.id)?)?;
+    let samples = samples(engine, RECORDING, &folder.recording(EntryKind::Voice, &voice.id)?)?;
     Ok(engine.enrol(&voice.id, &Recording { samples, text: voice.text.clone() })?)
-}
-
-/// Decodes a sound file to the engine's input rate.
-fn samples(engine: &dyn SpeechEngine, recording: &[u8]) -> Result<Vec<f32>, VoiceError> {
-    let Some(rate) = engine.info().recording_rate else {
-        return Err(EnrolError::Fixed { known: engine.voices().join(", ") }.into());
-    };
-    readable("audio_sample", sound_file::read(recording, rate, MAX_RECORDING))
-}
-
-fn readable<T>(field: &'static str, read: Result<T, SoundFileError>) -> Result<T, VoiceError> {
-    read.map_err(|error| VoiceError::Field { field, problem: error.to_string() })
 }
 
 fn checked_name(name: &str) -> Result<String, VoiceError> {
@@ -316,6 +295,15 @@ fn checked_name(name: &str) -> Result<String, VoiceError> {
         return Err(VoiceError::Field { field: "name", problem });
     }
     Ok(name.to_owned())
+}
+
+fn checked_text(field: &'static str, text: &str) -> Result<String, VoiceError> {
+    let text = text.trim();
+    if text.chars().count() > MAX_TEXT_CHARS {
+        let problem = format!("the text of a recording has at most {MAX_TEXT_CHARS} characters");
+        return Err(VoiceError::Field { field, problem });
+    }
+    Ok(text.to_owned())
 }
 
 fn checked_language(language: &str) -> Result<String, VoiceError> {

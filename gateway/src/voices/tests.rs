@@ -1,6 +1,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
+use repartee_engine_api::EnrolError;
 use repartee_media::{pcm, wav};
 use repartee_testkit::scripted::{Script, ScriptedEngine};
 use tempfile::TempDir;
@@ -23,7 +24,7 @@ fn sound(seconds: f32) -> Vec<u8> {
 
 fn add(store: &VoiceStore) -> (Consent, Voice) {
     let consent = store.add_consent("mine", "en-US", &sound(1.0)).unwrap();
-    let voice = store.add_voice("Ada", &consent.id, &sound(2.0), " Hello there. ").unwrap();
+    let voice = store.add_voice("Ada", &consent.id, &sound(2.0), " Hello there. ").unwrap().voice;
     (consent, voice)
 }
 

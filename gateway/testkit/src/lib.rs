@@ -49,8 +49,12 @@ pub fn config() -> Config {
 
 /// Serves an engine; returns the address and the running server.
 pub async fn serve_engine(engine: Engine) -> (SocketAddr, JoinHandle<std::io::Result<()>>) {
+    serve_engine_with(engine, config()).await
+}
+
+/// Serves an engine with settings of its server.
+pub async fn serve_engine_with(engine: Engine, config: Config) -> (SocketAddr, JoinHandle<std::io::Result<()>>) {
     let engine = Arc::new(engine);
-    let config = config();
     let server = Server::bind(config, engine).await.unwrap();
     let (address, mut ready) = (server.local_addr(), server.ready());
     let task = tokio::spawn(server.run(std::future::pending()));

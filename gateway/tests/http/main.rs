@@ -1,4 +1,4 @@
-//! The HTTP server: keys, limits, budgets, refusals, health, certificates, proxies, chat completions, speech, transcripts, cascades.
+//! The HTTP server: keys, limits, budgets, refusals, health, certificates, proxies, chat completions, speech, voices, transcripts, cascades.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 mod budgets;
@@ -13,6 +13,7 @@ mod limits;
 mod offers;
 mod peers;
 mod proxy;
+mod recorded_voices;
 mod refusals;
 mod speech;
 mod thinker;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use repartee::config::Config;
 use repartee::server::StartingServer;
 use repartee_engine_api::{Command, EnrolError, ModelInfo, OpenError, Recording, SessionHandle, SpeechEngine};
-use repartee_media::{pcm, wav};
+use repartee_media::wav;
 use repartee_testkit::scripted::{Script, ScriptedEngine};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -15,7 +15,7 @@ use tokio::sync::mpsc::{Sender, channel};
 use tokio::time::timeout;
 
 use repartee_gateway_testkit::http::{Reply, send, send_form};
-use repartee_gateway_testkit::{PATIENCE, Running, serve_checkpoint};
+use repartee_gateway_testkit::{PATIENCE, Running};
 
 const CONSENTS: &str = "/v1/audio/voice_consents";
 const VOICES: &str = "/v1/audio/voices";
@@ -237,27 +237,4 @@ async fn refusals_name_what_is_wrong() {
     let refused = voice(fixed.address, &self::consent(fixed.address).await).await;
     let message = refused.json()["error"]["message"].as_str().unwrap().to_owned();
     assert!(refused.status == 400 && message.contains("ada, bob"), "{message}");
-}
-
-#[tokio::test]
-async fn a_cloning_family_speaks_as_a_recording() {
-    let (address, running) = serve_checkpoint("tts_clone").await;
-    let model = send(address, "GET", "/v1/models/checkpoint", &[], b"").await.json();
-    assert_eq!(model["repartee"]["cloning"], true, "{model}");
-    let consent = consent(address).await;
-    let made = voice(address, &consent).await;
-    assert_eq!(made.status, 200, "{made:?}");
-    let id = made.json()["id"].as_str().unwrap().to_owned();
-    let speak = async || {
-        let asked = json!({"model": "checkpoint", "voice": id, "input": "the sea. a song!", "response_format": "pcm"});
-        send(address, "POST", "/v1/audio/speech", &JSON, asked.to_string().as_bytes()).await
-    };
-    let spoken = speak().await;
-    assert_eq!((spoken.status, spoken.header("repartee-warnings"), spoken.complete), (200, None, true));
-    let samples = pcm::decode_i16le(&spoken.bytes).unwrap();
-    assert!(samples.iter().any(|sample| sample.abs() > 0.01), "{} samples", samples.len());
-    assert_eq!(send(address, "DELETE", &format!("{VOICES}/{id}"), &[], b"").await.status, 200);
-    let refused = speak().await;
-    assert_eq!((refused.status, &refused.json()["error"]["param"]), (400, &json!("voice")), "{refused:?}");
-    running.abort();
 }

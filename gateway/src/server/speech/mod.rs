@@ -4,11 +4,13 @@
 //! streams out.
 //!
 //! - `request`: parsing a request
+//! - `reference`: fields of a recording whose voice reads
 //! - `text_body`: a text that streams in
 //! - `synthesis`: responses of the engine, one for each piece
 //! - `audio`: encoding the body
 
 mod audio;
+mod reference;
 mod request;
 mod synthesis;
 mod text_body;
@@ -19,7 +21,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Query, Request, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, TRAILER};
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::http::{HeaderMap, HeaderValue};
 use axum::response::sse::{self, Sse};
 use axum::response::{IntoResponse as _, Response};
 use base64::Engine as _;
@@ -35,24 +37,27 @@ use serde_json::json;
 
 use super::AppState;
 use super::api_error::ApiError;
+use super::byte_budget::ByteCharge;
 use super::caller::Caller;
 use super::extract::bad_query;
 use super::form::media_type;
 use super::generation::Generation;
 use super::timed_body::BodyDeadline;
 use super::uploads::HeldBody;
+use super::voices::{MAX_RECORDING, refused_for};
+use super::warnings::{WARNINGS, warn};
 use crate::read_text::ReadText;
+use crate::voices::PassingVoice;
 use audio::AudioWriter;
+use reference::Reference;
 use request::SpeechPlan;
 use synthesis::{SpeechSynthesis, internal};
 use text_body::TextBody;
 
-/// Maximum size of a request, in bytes: the longest text with every character escaped.
-const MAX_BODY: usize = 64 << 10;
+/// Maximum size of a request, in bytes: the longest text with every character escaped, and a recording in base64.
+const MAX_BODY: usize = (64 << 10) + MAX_RECORDING.div_ceil(3) * 4;
 /// Media type of a body that is the text itself.
 const PLAIN_TEXT: &str = "text/plain";
-/// Response header with the differences between the request and the response.
-const WARNINGS: HeaderName = HeaderName::from_static("repartee-warnings");
 
 pub(super) async fn create(
     State(app): State<Arc<AppState>>,
@@ -60,7 +65,11 @@ pub(super) async fn create(
     request: Request,
 ) -> Result<Response, ApiError> {
     app.check_capacity()?;
-    let (plan, text, body) = parse(&app, &caller, request).await?;
+    let (mut plan, text, body, voice) = parse(&app, &caller, request).await?;
+    if let Some(voice) = &voice {
+        plan.voice = Some(voice.id().to_owned());
+        plan.warnings.extend(voice.warning().map(str::to_owned));
+    }
     let (session, guard) = app.admit(&caller)?;
     let random = |error: getrandom::Error| ApiError::internal(&error.to_string());
     let (mut seed, mut serial) = ([0; 8], [0; 4]);
@@ -75,16 +84,11 @@ pub(super) async fn create(
     let generation = Generation::new(&app, &id, session, guard, Vec::new());
     let read = ReadText::new(app.engine.info(), app.config.engine.spoken_text.options());
     let mut speech =
-        SpeechSynthesis::new(generation, plan, (&text, body, read), (writer, rate), u64::from_le_bytes(seed));
+        SpeechSynthesis::new(generation, (plan, voice), (&text, body, read), (writer, rate), u64::from_le_bytes(seed));
     // An error before the first audio gets its own HTTP status.
     let first = speech.next().await?;
     let mut response = if events { as_events(speech, first) } else { as_audio(speech, first, content_type) };
-    // A warning that is no valid header value is left out.
-    if let Ok(warnings) = HeaderValue::from_str(&warnings)
-        && !warnings.is_empty()
-    {
-        response.headers_mut().insert(WARNINGS, warnings);
-    }
+    warn(response.headers_mut(), &warnings);
     Ok(response)
 }
 
@@ -93,19 +97,22 @@ pub(super) fn read_text_of(body: &[u8], info: &ModelInfo) -> Result<String, Erro
     SpeechPlan::read(body, info).map(|(_, text)| text)
 }
 
-/// Parses the request: the plan, and the text or else the body that streams it.
+/// Parses the request: the plan, the text or else the body that streams it, and the voice of a recording.
 async fn parse(
-    app: &AppState,
+    app: &Arc<AppState>,
     caller: &Caller,
     request: Request,
-) -> Result<(SpeechPlan, String, Option<TextBody>), ApiError> {
+) -> Result<(SpeechPlan, String, Option<TextBody>, Option<PassingVoice>), ApiError> {
     if media_type(request.headers()) != PLAIN_TEXT {
         let HeldBody { bytes, charge } = app.read_body(caller, request.into_body(), MAX_BODY).await?;
         let info = app.info();
         let parsed = app.parse_body(caller, bytes, move |bytes| SpeechPlan::read(&bytes, &info)).await?;
-        drop(charge);
-        let (plan, text) = parsed.map_err(ApiError::bad_request)?;
-        return Ok((plan, text, None));
+        let (mut plan, text) = parsed.map_err(ApiError::bad_request)?;
+        let voice = match plan.reference.take() {
+            Some(reference) => Some(pass_voice(app, caller, reference, charge).await?),
+            None => None,
+        };
+        return Ok((plan, text, None, voice));
     }
     let fields = Query::try_from_uri(request.uri()).map_err(|rejection| bad_query(&rejection))?;
     let plan = SpeechPlan::of_query(fields.0, &app.info()).map_err(ApiError::bad_request)?;
@@ -113,7 +120,26 @@ async fn parse(
         slow.lift();
     }
     let text = TextBody::new(request.into_body(), app.call_limits().max_duration);
-    Ok((plan, String::new(), Some(text)))
+    Ok((plan, String::new(), Some(text), None))
+}
+
+/// Enrols the voice of a request's recording on a blocking thread, which may take the model seconds.
+async fn pass_voice(
+    app: &Arc<AppState>,
+    caller: &Caller,
+    reference: Reference,
+    charge: ByteCharge,
+) -> Result<PassingVoice, ApiError> {
+    app.check_rate(caller)?;
+    let app = Arc::clone(app);
+    let enrol = move || {
+        let Reference { recording, text, consent } = &reference;
+        let fields = [reference::AUDIO, reference::TEXT];
+        let voice = app.voices.pass_voice(consent, (recording, text), fields);
+        drop((reference, charge));
+        voice.map_err(|error| refused_for(reference::AUDIO, error))
+    };
+    tokio::task::spawn_blocking(enrol).await.map_err(|error| ApiError::internal(&error.to_string()))?
 }
 
 /// Streams the audio itself. An error cuts the body off, which a client notices; a text that was not spoken to its end is

@@ -10,6 +10,7 @@ use repartee_realtime::PacedVoice;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::reference::{self, Reference, ReferenceFields, refuse};
 use crate::ids;
 
 /// Maximum length of a text in characters, as in the OpenAI API.
@@ -34,6 +35,8 @@ struct Request {
     speed: Option<f64>,
     #[serde(default)]
     stream_format: Option<String>,
+    #[serde(flatten)]
+    reference: ReferenceFields,
     #[serde(flatten)]
     rest: Map<String, Value>,
 }
@@ -66,19 +69,18 @@ pub(super) struct SpeechPlan {
     pub format: SpeechFormat,
     /// True if the response is server-sent events.
     pub events: bool,
+    /// Recording in whose voice the text is read.
+    pub reference: Option<Reference>,
     /// Differences between the request and the response.
     pub warnings: Vec<String>,
-}
-
-fn refuse<T>(param: &str, message: impl Into<String>) -> Result<T, ErrorBody> {
-    Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param(param))
 }
 
 impl SpeechPlan {
     /// Parses a JSON request; returns its options and its text.
     pub fn read(body: &[u8], info: &ModelInfo) -> Result<(Self, String), ErrorBody> {
-        let request: Request = read_body(body)?;
-        let plan = Self::of(&request, info)?;
+        let mut request: Request = read_body(body)?;
+        let reference = std::mem::take(&mut request.reference);
+        let plan = Self::of(&request, reference.is_sent(), info)?;
         let characters = request.input.chars().count();
         if characters > MAX_CHARACTERS {
             return refuse(
@@ -89,7 +91,7 @@ impl SpeechPlan {
         if !request.input.chars().any(char::is_alphanumeric) {
             return Err(nothing_to_read());
         }
-        Ok((plan, request.input))
+        Ok((Self { reference: reference.read()?, ..plan }, request.input))
     }
 
     /// Parses the fields of a query, whose text is the body.
@@ -97,6 +99,9 @@ impl SpeechPlan {
         let mut request = Request::default();
         for (name, value) in fields {
             match name.as_str() {
+                reference::AUDIO | reference::TEXT | "consent" => {
+                    return refuse(&name, "a recording is a field of a JSON object, not of a query");
+                }
                 "input" => return refuse("input", "the body is the text: leave `input` out of the query"),
                 "model" => request.model = Some(value),
                 "voice" => request.voice = Some(Value::String(value)),
@@ -112,24 +117,26 @@ impl SpeechPlan {
                 }
             }
         }
-        Self::of(&request, info)
+        Self::of(&request, false, info)
     }
 
-    fn of(request: &Request, info: &ModelInfo) -> Result<Self, ErrorBody> {
+    /// Plan of a request; `recorded` if it brings a voice of its own.
+    fn of(request: &Request, recorded: bool, info: &ModelInfo) -> Result<Self, ErrorBody> {
         if !info.given_text && info.reads_messages.is_none() {
             return refuse(
                 "model",
                 format!("`{}` cannot read a given text aloud: use /v1/chat/completions", info.name),
             );
         }
-        let named = voice(request.voice.as_ref(), info)?;
-        let mut warnings = warnings(request, named.as_deref(), info);
+        let asked = request.voice.as_ref().filter(|_| !recorded);
+        let named = voice(asked, info)?;
+        let mut warnings = warnings(request, (asked, named.as_deref()), info);
         let speed = request.speed.unwrap_or(1.0);
         if !SPEEDS.contains(&speed) {
             return refuse("speed", "a speed is 0.25 to 4.0");
         }
-        let (voice, tempo) = if speed == 1.0 {
-            (named, 1.0)
+        let (voice, tempo) = if speed == 1.0 || recorded {
+            (named, speed)
         } else {
             let paced = PacedVoice::find(named.as_deref().unwrap_or(&info.default_voice), speed, &info.voices);
             if (paced.speed() - speed).abs() > 1e-6 {
@@ -149,6 +156,7 @@ impl SpeechPlan {
                 Some("sse") => true,
                 Some(_) => return refuse("stream_format", "a stream is `audio` or `sse`"),
             },
+            reference: None,
             warnings,
         })
     }
@@ -192,13 +200,13 @@ fn voice(voice: Option<&Value>, info: &ModelInfo) -> Result<Option<String>, Erro
 }
 
 /// Lists the differences between the request and the response. Names of OpenAI's models and voices, which stock clients
-/// have to send, are replaced. `voice` is the voice that speaks.
-fn warnings(request: &Request, voice: Option<&str>, info: &ModelInfo) -> Vec<String> {
+/// have to send, are replaced. `voice` is the voice that speaks in place of the one that was `asked` for.
+fn warnings(request: &Request, (asked, voice): (Option<&Value>, Option<&str>), info: &ModelInfo) -> Vec<String> {
     let mut warnings = Vec::new();
     if let Some(model) = request.model.as_ref().filter(|model| **model != info.name && model.len() <= LONGEST_NAME) {
         warnings.push(format!("model: `{model}` is served as `{}`", info.name));
     }
-    if let Some(name) = request.voice.as_ref().and_then(Value::as_str).filter(|_| voice.is_none()) {
+    if let Some(name) = asked.and_then(Value::as_str).filter(|_| voice.is_none()) {
         warnings.push(format!("voice: `{name}` is served as `{}`", info.default_voice));
     }
     let unknown = request.rest.keys().filter(|field| field.len() <= LONGEST_NAME).take(16);

@@ -14,6 +14,7 @@ use super::audio::{AudioWriter, WriteError};
 use super::request::{SpeechPlan, nothing_to_read};
 use super::text_body::TextBody;
 use crate::read_text::ReadText;
+use crate::voices::PassingVoice;
 
 /// Number of pieces requested ahead of the spoken one, so that there is no gap between them.
 const AHEAD: usize = 1;
@@ -40,6 +41,8 @@ pub(super) struct SpeechSynthesis {
     usage: SpeechUsage,
     /// Number of pieces whose speech ended at the model's limit.
     cut: usize,
+    /// Voice of the request's own recording, which lives as long as the speech.
+    _voice: Option<PassingVoice>,
 }
 
 /// Token usage of a text, as in the OpenAI API.
@@ -63,7 +66,7 @@ impl SpeechSynthesis {
     /// Starts to read `text`, then the text from `body`, in the form and the pieces of `read`.
     pub fn new(
         generation: Generation,
-        plan: SpeechPlan,
+        (plan, voice): (SpeechPlan, Option<PassingVoice>),
         (text, body, read): (&str, Option<TextBody>, ReadText),
         (writer, rate): (AudioWriter, u32),
         seed: u64,
@@ -90,6 +93,7 @@ impl SpeechSynthesis {
             writer: Some(writer),
             usage: SpeechUsage::default(),
             cut: 0,
+            _voice: voice,
         };
         let mut cuts = speech.read.push(text);
         if speech.body.is_none() {

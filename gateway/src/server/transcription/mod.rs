@@ -25,7 +25,6 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderName, HeaderValue};
 use axum::response::sse::{self, Sse};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
@@ -41,6 +40,7 @@ use super::caller::Caller;
 use super::form;
 use super::generation::Generation;
 use super::uploads::HeldBody;
+use super::warnings::warn;
 use decoded_sound::{DecodedSound, SoundLimits};
 use formats::{json_body, srt, token_usage, verbose_body, vtt};
 use request::{MAX_FIELD, TranscriptFormat, TranscriptTask, TranscriptionPlan};
@@ -53,8 +53,6 @@ const PIECE_S: u32 = 28;
 const SEGMENT_S: u32 = 12;
 /// Bytes of a form beside its file.
 const FIELDS: usize = 8 * MAX_FIELD;
-/// Response header with the differences between the request and the response.
-const WARNINGS: HeaderName = HeaderName::from_static("repartee-warnings");
 
 /// Transcribes a file.
 pub(super) async fn transcribe(
@@ -105,12 +103,7 @@ async fn create(
     let account = app.budgets.account(caller.client.key);
     let transcription = Transcription::new(generation, (decoded, &info), plan, account, app.metrics.clone());
     let mut response = if streams { streamed(transcription).await? } else { whole(transcription).await? };
-    // A warning that is no valid header value is left out.
-    if let Ok(warnings) = HeaderValue::from_str(&warnings)
-        && !warnings.is_empty()
-    {
-        response.headers_mut().insert(WARNINGS, warnings);
-    }
+    warn(response.headers_mut(), &warnings);
     Ok(response)
 }
 
