@@ -57,7 +57,7 @@ if [ ${#wanted[@]} -gt 0 ]; then
   done
   # Most of the size: other architectures, sanitizers, documentation.
   find "$HOME_OF_TOOLS/usr/bin" -name 'qemu-*' ! -name qemu-aarch64-static -delete
-  rm -rf "$HOME_OF_TOOLS/debs" "$HOME_OF_TOOLS/usr/share" "$HOME_OF_TOOLS"/usr/bin/*lto-dump* \
+  rm -rf "${HOME_OF_TOOLS:?}/debs" "${HOME_OF_TOOLS:?}/usr/share" "$HOME_OF_TOOLS"/usr/bin/*lto-dump* \
     "$HOME_OF_TOOLS"/usr/aarch64-linux-gnu/lib/lib{a,l,t,hwa,ub}san.*
 fi
 

@@ -15,6 +15,11 @@ compiled=$SECONDS
 failed=()
 "$cargo" test --release --workspace --no-fail-fast || failed+=("cargo test")
 tested=$SECONDS
+if scripts/arm-tools.sh --ready; then
+  CARGO=$cargo scripts/test-arm.sh quick || failed+=("scripts/test-arm.sh quick")
+else
+  echo "SKIPPED: the kernels on an emulated ARM processor; scripts/arm-tools.sh installs the tools"
+fi
 scripts/check-rebuilds || failed+=(scripts/check-rebuilds)
 "${CARGO_TARGET_DIR:-target}"/release/repartee-load hostile --quick --quiet || failed+=("repartee-load hostile")
 printf 'make test: set-up %d s, compiling %d s, tests %d s\n' \

@@ -70,13 +70,30 @@ pub(super) fn discard_parts<N: ZeroBits>(numbers: &mut [N], range: &Range<usize>
         return 0;
     }
     let start = ends.start.cast::<libc::c_void>().with_addr(from);
-    // SAFETY: the pages lie within an exclusively borrowed slice. Memory of the allocator is private and anonymous, so its
-    // pages read as zeros afterwards, which are valid numbers.
-    let refused = unsafe { libc::madvise(start, to - from, libc::MADV_DONTNEED) } != 0;
-    if refused { 0 } else { to - from }
+    // SAFETY: the pages lie within an exclusively borrowed slice.
+    if unsafe { zero_pages(start, to - from) } { to - from } else { 0 }
 }
 
-#[cfg(test)]
+/// Gives whole pages back to the system; they read as zeros afterwards. Returns false if the system refuses: then they stay.
+///
+/// # Safety
+/// The pages are the allocator's, no other thread reads or writes them meanwhile, and zero bits are valid there.
+#[cfg(target_os = "linux")]
+unsafe fn zero_pages(start: *mut libc::c_void, bytes: usize) -> bool {
+    // SAFETY: the caller's guarantees. Memory of the allocator is private and anonymous, so its pages read as zeros afterwards.
+    unsafe { libc::madvise(start, bytes, libc::MADV_DONTNEED) == 0 }
+}
+
+/// Other systems, macOS among them, may keep the pages' numbers, so nothing is given back.
+///
+/// # Safety
+/// None; as on Linux.
+#[cfg(not(target_os = "linux"))]
+unsafe fn zero_pages(_start: *mut libc::c_void, _bytes: usize) -> bool {
+    false
+}
+
+#[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
 

@@ -18,7 +18,7 @@ use super::quantised::{IntegerFormat, QuantisedWeight, STEPS, SUPER_GROUPS};
 #[cfg(all(target_arch = "x86_64", feature = "simd"))]
 use super::simd::{Avx2Int4, Avx2Int8, VnniInt4, VnniInt8};
 #[cfg(all(target_arch = "aarch64", feature = "simd"))]
-use super::simd::{DotInt4, DotInt8, NeonInt4, NeonInt8};
+use super::simd::{DotInt4, DotInt8, MatrixInt4, MatrixInt8, NeonInt4, NeonInt8};
 use super::simd::{Dots, LANES, Lanes, LevelKind, ScalarInt4, ScalarInt8, SimdLevel, prefetch};
 use super::work_split::{ProductPart, ROW_BLOCK};
 use crate::packed::GroupScales;
@@ -102,6 +102,8 @@ impl<'a> Task<'a> {
 pub(super) fn tile_size(level: SimdLevel, rows: usize) -> (usize, usize) {
     match (level.has_vnni(), rows) {
         (_, 1) => (1, 1),
+        #[cfg(all(target_arch = "aarch64", feature = "simd"))]
+        _ if level.kind() == LevelKind::NeonI8mm => (4, 1),
         (true, _) => (4, 2),
         (false, _) => (2, 1),
     }
@@ -157,6 +159,15 @@ unsafe fn dispatch(level: SimdLevel, task: WeightTask<'_>, part: ProductPart) {
         // SAFETY: as above.
         unsafe { tiles_of_format!(task, part, DotInt8, DotInt4, 2, 1) }
     }
+    /// # Safety
+    /// The processor has dot products and products of matrices of bytes; the caller's guarantees.
+    #[cfg(all(target_arch = "aarch64", feature = "simd"))]
+    #[target_feature(enable = "neon,dotprod,i8mm")]
+    unsafe fn i8mm(task: WeightTask<'_>, part: ProductPart) {
+        // Four rows, so that two pairs share the rearranged weights.
+        // SAFETY: as above.
+        unsafe { tiles_of_format!(task, part, MatrixInt8, MatrixInt4, 4, 1) }
+    }
     match level.kind() {
         // SAFETY: no special instruction; the dots are of the weight's format; the caller guarantees the rest.
         LevelKind::Baseline => unsafe { tiles_of_format!(task, part, ScalarInt8, ScalarInt4, 2, 1) },
@@ -171,7 +182,10 @@ unsafe fn dispatch(level: SimdLevel, task: WeightTask<'_>, part: ProductPart) {
         LevelKind::Neon => unsafe { tiles_of_format!(task, part, NeonInt8, NeonInt4, 2, 1) },
         // SAFETY: levels of this kind exist only where the processor has these instructions; the caller guarantees the rest.
         #[cfg(all(target_arch = "aarch64", feature = "simd"))]
-        LevelKind::NeonDotprod | LevelKind::NeonI8mm => unsafe { dotprod(task, part) },
+        LevelKind::NeonDotprod => unsafe { dotprod(task, part) },
+        // SAFETY: as above.
+        #[cfg(all(target_arch = "aarch64", feature = "simd"))]
+        LevelKind::NeonI8mm => unsafe { i8mm(task, part) },
     }
 }
 
@@ -287,11 +301,30 @@ unsafe fn tile<D: Dots, const KIND: u8, const R: usize, const P: usize>(
                             }
                         }
                         let [first, second] = D::load(line.add(at));
+                        if const { D::PAIRED && KIND != HALVES && R.is_multiple_of(2) } {
+                            let (pairs, inputs) = (dots.as_chunks_mut::<2>().0, inputs.as_chunks::<2>().0);
+                            for (pair, inputs) in pairs.iter_mut().zip(inputs) {
+                                let mut x = [[0; 2]; 2];
+                                for (x, input) in x.iter_mut().zip(inputs) {
+                                    let quads = (&raw const (*input.add(group)).numbers).cast::<i32>();
+                                    *x = [quads.add(step).read_unaligned(), quads.add(step + STEPS).read_unaligned()];
+                                }
+                                *pair = D::add_pair(*pair, [first, second], x);
+                            }
+                            continue;
+                        }
                         for ((dots, seconds), input) in dots.iter_mut().zip(seconds).zip(&inputs) {
                             let quads = (&raw const (*input.add(group)).numbers).cast::<i32>();
                             *dots = dots.add(first, quads.add(step).read_unaligned());
                             let sums = if KIND == HALVES { seconds } else { dots };
                             *sums = sums.add(second, quads.add(step + STEPS).read_unaligned());
+                        }
+                    }
+                }
+                if const { D::PAIRED && KIND != HALVES && R.is_multiple_of(2) } {
+                    for dots in &mut dots {
+                        for pair in dots.as_chunks_mut::<2>().0 {
+                            *pair = D::separate(*pair);
                         }
                     }
                 }

@@ -36,6 +36,7 @@ fn intrinsics_stay_in_their_modules() {
     let modules = [
         "cpu/simd/aarch64/dots.rs",
         "cpu/simd/aarch64/lanes.rs",
+        "cpu/simd/aarch64/matrices.rs",
         "cpu/simd/aarch64/peak.rs",
         "cpu/simd/aarch64.rs",
         "cpu/simd/x86/peak.rs",

@@ -12,6 +12,8 @@ pub trait Dots: Copy {
     const ADDED: i32;
     /// True if weights are stored with that number added.
     const STORED_ADDED: bool;
+    /// True if two rows are computed together, by [`Dots::add_pair`]. Their sums are mixed until [`Dots::separate`].
+    const PAIRED: bool = false;
     /// Registers for the sums in single precision.
     type Sums: Lanes;
     /// Four inputs of sixteen columns.
@@ -32,6 +34,24 @@ pub trait Dots: Copy {
     /// # Safety
     /// The processor has the implementation's instructions.
     unsafe fn add(self, weights: Self::Quad, x: i32) -> Self;
+    /// Adds the products of both halves of a step to the sums of two rows; `x` has the rows' inputs of each half.
+    ///
+    /// # Safety
+    /// The processor has the implementation's instructions.
+    #[inline(always)]
+    unsafe fn add_pair(rows: [Self; 2], [first, second]: [Self::Quad; 2], x: [[i32; 2]; 2]) -> [Self; 2] {
+        let [above, below] = rows;
+        // SAFETY: the caller's guarantee.
+        unsafe { [above.add(first, x[0][0]).add(second, x[0][1]), below.add(first, x[1][0]).add(second, x[1][1])] }
+    }
+    /// Separates the sums of two rows that [`Dots::add_pair`] has computed.
+    ///
+    /// # Safety
+    /// The processor has the implementation's instructions.
+    #[inline(always)]
+    unsafe fn separate(rows: [Self; 2]) -> [Self; 2] {
+        rows
+    }
     /// Subtracts `added` from each sum, [`Dots::ADDED`] times the sum of the inputs, and converts to single precision, exactly. With 0 the
     /// added numbers remain; ignored by implementations that add none.
     ///

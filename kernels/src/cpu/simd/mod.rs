@@ -18,7 +18,7 @@ pub mod peak;
 pub(super) mod x86;
 
 #[cfg(all(target_arch = "aarch64", feature = "simd"))]
-pub use aarch64::{DotInt4, DotInt8, NeonInt4, NeonInt8, NeonLanes};
+pub use aarch64::{DotInt4, DotInt8, MatrixInt4, MatrixInt8, NeonInt4, NeonInt8, NeonLanes};
 pub use dots::{Dots, ScalarInt4, ScalarInt8};
 pub use lanes::{LANES, Lanes, ScalarLanes};
 pub(crate) use level::{LevelKind, dispatch};

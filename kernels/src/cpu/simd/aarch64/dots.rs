@@ -144,7 +144,7 @@ unsafe fn dot(mut sums: int32x4_t, weights: int8x16_t, x: int8x16_t) -> int32x4_
 
 /// Products of int8 by dot products of bytes.
 #[derive(Clone, Copy)]
-pub struct DotInt8([int32x4_t; 4]);
+pub struct DotInt8(pub(super) [int32x4_t; 4]);
 
 impl Dots for DotInt8 {
     const STEP: usize = 128;
@@ -178,7 +178,7 @@ impl Dots for DotInt8 {
 
 /// Products of int4 by dot products of bytes. Weights have 8 added, as they are stored.
 #[derive(Clone, Copy)]
-pub struct DotInt4([int32x4_t; 4]);
+pub struct DotInt4(pub(super) [int32x4_t; 4]);
 
 impl Dots for DotInt4 {
     const STEP: usize = 64;
