@@ -1,4 +1,4 @@
-//! Computes one product some times and nothing else: what `scripts/arm-counts` counts the instructions of.
+//! Computes one product some times and nothing else: for counting its instructions in an emulator (docs/arm.md).
 //!
 //! Usage: products FORMAT ROWS TIMES, with FORMAT bf16, int8 or int4; `REPARTEE_SIMD` chooses the instructions.
 
