@@ -1,4 +1,4 @@
-//! Request bodies with a deadline.
+//! Request bodies with a deadline, and with chunks of a useful size.
 
 use std::io;
 use std::pin::Pin;
@@ -14,6 +14,11 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 /// Number of body bytes that extend the deadline by one second.
 const MIN_BYTES_PER_S: f64 = 65_536.0;
+/// Chunks that a body may have, whatever its size: each is passed through all layers of the server, so a body of single
+/// bytes costs as much as one a thousand times its size. A text that streams in by tokens stays below.
+const FREE_CHUNKS: usize = 16_384;
+/// Bytes that allow one chunk more.
+const BYTES_PER_CHUNK: usize = 64;
 
 /// Handle that lifts the deadline of a request's body; an extension of every request. Its user then has to bound the
 /// wait for the body.
@@ -31,7 +36,8 @@ impl BodyDeadline {
     }
 }
 
-/// Request body with a deadline, which its bytes extend at [`MIN_BYTES_PER_S`].
+/// Request body with a deadline, which its bytes extend at [`MIN_BYTES_PER_S`]. It fails beyond [`FREE_CHUNKS`] chunks that
+/// have fewer than [`BYTES_PER_CHUNK`] bytes each.
 pub(super) struct TimedBody {
     body: Incoming,
     started: Instant,
@@ -39,12 +45,13 @@ pub(super) struct TimedBody {
     /// Created when the body first has to wait.
     deadline: Option<Pin<Box<Sleep>>>,
     bytes: usize,
+    chunks: usize,
     slow: BodyDeadline,
 }
 
 impl TimedBody {
     pub fn new(body: Incoming, request_timeout: Duration, slow: BodyDeadline) -> Self {
-        Self { body, started: Instant::now(), request_timeout, deadline: None, bytes: 0, slow }
+        Self { body, started: Instant::now(), request_timeout, deadline: None, bytes: 0, chunks: 0, slow }
     }
 }
 
@@ -72,6 +79,11 @@ impl HttpBody for TimedBody {
         };
         if let Some(Ok(frame)) = &frame {
             self.bytes += frame.data_ref().map_or(0, Bytes::len);
+            self.chunks += 1;
+            if self.chunks > FREE_CHUNKS + self.bytes / BYTES_PER_CHUNK {
+                let torn = io::Error::new(io::ErrorKind::InvalidData, "the body's chunks are too small");
+                return Poll::Ready(Some(Err(axum::Error::new(torn))));
+            }
         }
         Poll::Ready(frame.map(|frame| frame.map_err(axum::Error::new)))
     }

@@ -141,6 +141,28 @@ async fn unfinished_requests_time_out() {
     assert_eq!(server.get("/healthz").await.0, 200);
 }
 
+/// Sends a body of ephemeral-key settings in `chunks` chunks of one byte each; returns the reply.
+async fn in_bytes(server: &Running, chunks: usize) -> Reply {
+    let mut socket = TcpStream::connect(server.address).await.unwrap();
+    let head = "POST /v1/realtime/client_secrets HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n";
+    let spaces = "1\r\n \r\n".repeat(chunks - 2);
+    let body = format!("1\r\n{{\r\n{spaces}1\r\n}}\r\n0\r\n\r\n");
+    socket.write_all(head.as_bytes()).await.unwrap();
+    // The server may refuse, and close, before it has read everything.
+    let (mut reader, mut writer) = socket.into_split();
+    let (reply, _) = tokio::join!(http::read(&mut reader), writer.write_all(body.as_bytes()));
+    reply
+}
+
+#[tokio::test]
+async fn bodies_of_tiny_chunks_are_refused() {
+    let server = Running::start(Script::default()).await;
+    assert_eq!(in_bytes(&server, 10_000).await.status, 200);
+    let reply = in_bytes(&server, 100_000).await;
+    assert_eq!(reply.status, 400);
+    assert!(reply.body.contains("the body's chunks are too small"), "{reply:?}");
+}
+
 /// Sends one request over a connection that stays open; returns the connection's status line.
 async fn keep_alive(socket: &mut BufReader<TcpStream>) -> String {
     socket.write_all(b"HEAD /v1/realtime/ice_servers HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
