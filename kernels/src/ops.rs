@@ -288,6 +288,16 @@ pub trait Ops {
         bias: &Self::Weight,
         segments: &Self::Index,
     ) -> Self::T;
+    /// Computes the `rows` of [`Ops::segment_conv1d_at`] over one segment `x` into `out`, or into a new result whose other rows are not set.
+    /// Ranges give the bits of the whole. So a long convolution can be computed in parts.
+    fn segment_conv1d_rows(
+        &self,
+        out: Option<Self::T>,
+        x: &Self::T,
+        weight: &Self::Weight,
+        bias: &Self::Weight,
+        rows: Range<usize>,
+    ) -> Self::T;
     /// [`Ops::snake`] at twice the rate within consecutive segments of rows: each is upsampled by `filter`, a low-pass of
     /// [`FILTER_TAPS`](crate::FILTER_TAPS) taps whose sum is 1, and the result is downsampled by it. Rows and activations beyond a segment's ends repeat the nearest one.
     fn segment_snake_at(

@@ -233,6 +233,9 @@ fn within_segments<O: Ops>(ops: &O, dtype: DType, channels: usize) -> Found {
         let x = ops.tensor(numbers(45 * channels, 2), channels);
         let out = ops.segment_conv1d_at(&x, &w, &vector(outputs, 3), &segments);
         found.push((format!("centred convolution of {taps} taps"), ops.read(&out)));
+        let rows = |out, rows| Some(ops.segment_conv1d_rows(out, &x, &w, &vector(outputs, 3), rows));
+        let out = rows(rows(rows(None, 20..45), 0..7), 7..20);
+        found.push((format!("its rows in ranges, {taps} taps"), out.map_or(Vec::new(), |out| ops.read(&out))));
     }
     for (taps, dilation, outputs) in [(1, 1, 2), (5, 2, 1)] {
         let layout = WeightLayout::GroupedConv1d { dilation, groups: channels };

@@ -3,6 +3,8 @@
 //! A stream is packed `[time, channels]`. A tail keeps the past rows of each slot that a convolution needs. So each row is computed once,
 //! and any chunking of a stream gives the same rows.
 
+use std::ops::Range;
+
 use super::arena::Buffer;
 use super::conv_state::{ConvState, GapFill, StreamSpan};
 use super::device::Cpu;
@@ -195,33 +197,68 @@ pub(super) fn conv_transpose1d(
 
 /// Centred convolution within consecutive segments of rows, with zeros beyond their ends.
 pub(super) fn segment_conv1d(cpu: &Cpu, x: &Tensor, weight: &Weight, bias: &Weight, segments: &[u32]) -> Tensor {
-    if let Weight::IntegerConv1d { weight, taps, dilation } = weight {
-        return integer_conv::within_segments(cpu, x, (weight, *taps, *dilation), bias.vector(), segments);
+    let (bias, channels) = (bias.vector(), x.columns);
+    let outputs = bias.len();
+    let mut out = cpu.arena.uninitialised(x.rows * outputs);
+    let mut first = 0;
+    for &rows in segments.iter().filter(|rows| **rows > 0) {
+        let all = first..first + rows as usize;
+        let x = &x.data[all.start * channels..all.end * channels];
+        let out = &mut out[all.start * outputs..all.end * outputs];
+        some_rows(cpu, (x, channels), weight, bias, 0..all.len(), out);
+        first = all.end;
+    }
+    debug_assert_eq!(first, x.rows, "the segments are all rows");
+    Tensor::new(out, outputs)
+}
+
+/// Some rows of a centred convolution over one segment, written to `out`, or to a tensor whose other rows are not set.
+pub(super) fn segment_conv1d_rows(
+    cpu: &Cpu,
+    out: Option<Tensor>,
+    x: &Tensor,
+    weight: &Weight,
+    bias: &Weight,
+    rows: Range<usize>,
+) -> Tensor {
+    let bias = bias.vector();
+    let outputs = bias.len();
+    let mut out = out.unwrap_or_else(|| Tensor::new(cpu.arena.uninitialised(x.rows * outputs), outputs));
+    assert_eq!((out.rows, out.columns), (x.rows, outputs), "the result has other rows");
+    let own = &mut out.data[rows.start * outputs..rows.end * outputs];
+    some_rows(cpu, (&x.data, x.columns), weight, bias, rows, own);
+    out
+}
+
+/// Computes a range of rows of a centred convolution over one segment `x` of rows of `channels` numbers.
+fn some_rows(
+    cpu: &Cpu,
+    (x, channels): (&[f32], usize),
+    weight: &Weight,
+    bias: &[f32],
+    rows: Range<usize>,
+    out: &mut [f32],
+) {
+    if rows.is_empty() {
+        return;
     }
     let (groups, dilation) = match weight {
+        Weight::IntegerConv1d { weight, taps, dilation } => {
+            return integer_conv::some_rows(cpu, (x, channels), (weight, *taps, *dilation), bias, rows, out);
+        }
         Weight::Conv1d { packed, dilation } => (std::slice::from_ref(packed), dilation),
         Weight::GroupedConv1d { groups, dilation } => (&groups[..], dilation),
         other => panic!("not a convolution: {}", other.kind()),
     };
-    let (bias, channels) = (bias.vector(), x.columns);
-    let outputs = bias.len();
-    let beside = groups[0].k * groups.len() / channels / 2 * dilation * channels;
-    let mut out = cpu.arena.uninitialised(x.rows * outputs);
+    let (length, beside) = (x.len() / channels, groups[0].k * groups.len() / channels / 2 * dilation);
+    let (before, after) = (beside.min(rows.start), beside.min(length - rows.end));
     let mut scratch = cpu.scratch.take();
     let Scratch { joined, group, .. } = &mut *scratch;
-    let mut first = 0;
-    for &rows in segments.iter().filter(|rows| **rows > 0) {
-        let rows = rows as usize;
-        joined.clear();
-        joined.resize(beside, 0.0);
-        joined.extend_from_slice(&x.data[first * channels..(first + rows) * channels]);
-        joined.resize(joined.len() + beside, 0.0);
-        let out = &mut out[first * outputs..(first + rows) * outputs];
-        taps(cpu, joined, (rows, channels), groups, *dilation, bias, group, out);
-        first += rows;
-    }
-    debug_assert_eq!(first, x.rows, "the segments are all rows");
-    Tensor::new(out, outputs)
+    joined.clear();
+    joined.resize((beside - before) * channels, 0.0);
+    joined.extend_from_slice(&x[(rows.start - before) * channels..(rows.end + after) * channels]);
+    joined.resize((rows.len() + 2 * beside) * channels, 0.0);
+    taps(cpu, joined, (rows.len(), channels), groups, *dilation, bias, group, out);
 }
 
 /// Convolution of images `[height][width][channels]` by 3 x 3 taps with padding 1; `weight.k` is `3 * 3 * channels`, rows of taps

@@ -403,6 +403,17 @@ impl Ops for Cpu {
         conv::segment_conv1d(self, x, weight, bias, segments.words())
     }
 
+    fn segment_conv1d_rows(
+        &self,
+        out: Option<Tensor>,
+        x: &Tensor,
+        weight: &Weight,
+        bias: &Weight,
+        rows: Range<usize>,
+    ) -> Tensor {
+        conv::segment_conv1d_rows(self, out, x, weight, bias, rows)
+    }
+
     fn segment_snake_at(
         &self,
         x: &Tensor,

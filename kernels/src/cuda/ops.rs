@@ -1,5 +1,7 @@
 //! [`Ops`] on a CUDA device: each operation is a kernel or a copy on the stream.
 
+use std::ops::Range;
+
 use super::device::Cuda;
 use super::graphs::Graphs;
 use super::launch::{SIZE, TILE_THREADS, WIDE, WIDE_THREADS, bits};
@@ -414,6 +416,17 @@ impl Ops for Cuda {
 
     fn segment_conv1d_at(&self, x: &Tensor, weight: &Weight, bias: &Weight, segments: &CudaIndex) -> Tensor {
         self.centred(x, weight, bias, segments)
+    }
+
+    fn segment_conv1d_rows(
+        &self,
+        out: Option<Tensor>,
+        x: &Tensor,
+        weight: &Weight,
+        bias: &Weight,
+        rows: Range<usize>,
+    ) -> Tensor {
+        self.centred_rows(out, x, weight, bias, rows)
     }
 
     fn segment_snake_at(

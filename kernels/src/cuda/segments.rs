@@ -1,5 +1,7 @@
 //! Operations within consecutive segments of rows.
 
+use std::ops::Range;
+
 use super::device::Cuda;
 use super::launch::{Args, MAX_HEAD_DIM, SIZE, TILE_THREADS, Tile, WARP, WARPS, attention_bytes, bits, scale};
 use super::matrix::{Matrix, MatrixKind};
@@ -105,6 +107,25 @@ impl Cuda {
         args.extend(&sizes.map(|n| n as u64));
         let tiled = (&kernels.segment_conv_bf16, Tile::MANY);
         self.convolve(&kernels.segment_conv_f32, tiled, (x.rows, matrix), args);
+        out
+    }
+
+    /// Rows of a centred convolution over one segment. The device is fast: it computes all rows and takes these.
+    pub(super) fn centred_rows(
+        &self,
+        out: Option<Tensor>,
+        x: &Tensor,
+        weight: &Weight,
+        bias: &Weight,
+        rows: Range<usize>,
+    ) -> Tensor {
+        let segment = self.uninit_words(1);
+        self.queue.write(segment.at(), &[x.rows as u32]);
+        let all = self.centred(x, weight, bias, &CudaIndex::new(segment, 1));
+        let Some(out) = out else { return all };
+        assert_eq!((out.rows, out.columns), (all.rows, all.columns), "the result has other rows");
+        let (row, from) = (all.columns * SIZE, (rows.start * all.columns * SIZE) as u64);
+        self.queue.copy(out.at() + from, all.at() + from, rows.len() * row);
         out
     }
 

@@ -430,6 +430,18 @@ impl<O: Ops> Ops for RecordingOps<O> {
         self.note_result(self.inner.segment_conv1d_at(x, weight, bias, segments))
     }
 
+    fn segment_conv1d_rows(
+        &self,
+        out: Option<O::T>,
+        x: &O::T,
+        weight: &O::Weight,
+        bias: &O::Weight,
+        rows: Range<usize>,
+    ) -> O::T {
+        self.op(format_args!("segment conv1d rows {rows:?}"), x);
+        self.note_result(self.inner.segment_conv1d_rows(out, x, weight, bias, rows))
+    }
+
     fn segment_snake_at(
         &self,
         x: &O::T,

@@ -56,6 +56,7 @@ const CHECKS: &[Check] = &[
     ("convolution_any_split_equals_the_formula", convolutions::any_split_equals_the_formula),
     ("conv2d_equals_the_formula", convolutions::conv2d_equals_the_formula),
     ("segment_conv1d_equals_the_formula", segments::conv1d_equals_the_formula),
+    ("segment_conv1d_in_ranges_equals_the_whole", segments::conv1d_in_ranges_equals_the_whole),
     ("integer_conv1d_is_near_the_formula", segments::integer_conv1d_is_near_the_formula),
     ("segment_snake_equals_the_formula", segments::snake_equals_the_formula),
     ("segment_norm_equals_the_formula", segments::norm_equals_the_formula),

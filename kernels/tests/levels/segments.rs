@@ -84,6 +84,27 @@ pub fn conv1d_equals_the_formula(level: SimdLevel) {
     });
 }
 
+/// A convolution in ranges of rows has the bits of the whole, with weights of both kinds.
+pub fn conv1d_in_ranges_equals_the_whole(level: SimdLevel) {
+    let ops = Cpu::with_level(level);
+    let strategy = (1usize..60, 0usize..4, 1usize..6, (1usize..80, 1usize..20), 1usize..30, any::<bool>());
+    check(48, &strategy, |(length, beside, dilation, (channels, out), most, integer)| {
+        let taps = 2 * beside + 1;
+        let w = numbers(out * channels * taps, 1.0, 2);
+        let bytes: Vec<u8> = w.iter().flat_map(|number| number.to_le_bytes()).collect();
+        let tensor = RawTensor { name: "weight", bytes: &bytes, dtype: DType::F32, shape: &[out, channels, taps] };
+        let format = if integer { WeightFormat::Int8 } else { WeightFormat::Float };
+        let weight = ops.weight_in_format(WeightLayout::Conv1d { dilation }, format, &[tensor]).unwrap();
+        let bias = self::weight(&ops, WeightLayout::Vector, &numbers(out, 1.0, 3), &[out]);
+        let x = ops.tensor(numbers(length * channels, 1.0, 1), channels);
+        let whole = ops.read(&ops.segment_conv1d_at(&x, &weight, &bias, &segments(&ops, &[length], 0)));
+        let ranges = (0..length).step_by(most).map(|from| from..length.min(from + most));
+        let parts = ranges.rev().fold(None, |all, rows| Some(ops.segment_conv1d_rows(all, &x, &weight, &bias, rows)));
+        prop_assert!(parts.map(|all| ops.read(&all)) == Some(whole), "the bits differ");
+        Ok(())
+    });
+}
+
 /// Each number of a row is off by at most half its group's scale, and so is each weight.
 pub fn integer_conv1d_is_near_the_formula(level: SimdLevel) {
     let ops = Cpu::with_level(level);

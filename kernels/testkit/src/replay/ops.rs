@@ -472,6 +472,21 @@ impl<O: Replayable> Ops for ReplayOps<O> {
         })
     }
 
+    fn segment_conv1d_rows(
+        &self,
+        out: Option<RecordedTensor<O>>,
+        x: &RecordedTensor<O>,
+        weight: &Arc<O::Weight>,
+        bias: &Arc<O::Weight>,
+        rows: Range<usize>,
+    ) -> RecordedTensor<O> {
+        let (out, x, weight, bias) = (out.map(RecordedTensor::give), x.read(), Arc::clone(weight), Arc::clone(bias));
+        self.tensor_of(move |ops, values| {
+            let out = out.map(|out| values.take(out));
+            ops.segment_conv1d_rows(out, values.tensor(x), &weight, &bias, rows.clone())
+        })
+    }
+
     fn segment_snake_at(
         &self,
         x: &RecordedTensor<O>,
