@@ -111,8 +111,9 @@ pub mod ming {
 /// Internals of the Kokoro family.
 pub mod kokoro {
     pub use crate::models::kokoro::assemble;
-    pub use crate::models::kokoro::clause::{Clause, ClauseWork, segment};
+    pub use crate::models::kokoro::clause::{Clause, ClauseWork, Pitched, Timed};
     pub use crate::models::kokoro::model::Kokoro;
+    pub use crate::models::kokoro::predictor::Curve;
     pub use crate::models::kokoro::utterances::utterances;
     pub use crate::models::kokoro::voices::VoiceStyles;
     pub use crate::models::parts::phonemes::{Accent, Lexicon, phonemes};

@@ -3,12 +3,14 @@
 //! are compared, their spectra are.
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use repartee_engine::internals::Checkpoint;
 use repartee_engine::internals::kokoro::{
-    Accent, Clause, ClauseWork, Kokoro, Lexicon, VoiceStyles, phonemes, segment, utterances,
+    Accent, Clause, ClauseWork, Curve, Kokoro, Lexicon, Pitched, Timed, VoiceStyles, phonemes, utterances,
 };
+use repartee_engine::internals::vocoder::istft_net::blocks::SnakeBlockWork;
 use repartee_engine::internals::vocoder::stft::InverseStftStream;
 use repartee_engine::{Source, WeightPolicy};
 use repartee_engine_testkit::{Expected, difference, folder};
@@ -55,6 +57,29 @@ fn complex(rows: &[f32], channels: usize) -> Vec<f32> {
     rows.chunks_exact(channels).flat_map(|row| (0..bins).flat_map(|at| bin(row, at)).collect::<Vec<_>>()).collect()
 }
 
+/// Multiplications of a unit of the product.
+const UNIT: usize = 500_000_000;
+
+/// Repeats the steps of work to its end.
+fn done<W, T>(begun: W, mut step: impl FnMut(W) -> ControlFlow<T, W>) -> T {
+    let mut work = begun;
+    loop {
+        match step(work) {
+            ControlFlow::Break(result) => return result,
+            ControlFlow::Continue(left) => work = left,
+        }
+    }
+}
+
+/// Encodes a clause's phonemes, layer by layer.
+fn timed(ops: &Cpu, model: &Kokoro<Cpu>, clause: &Clause) -> Timed<Cpu> {
+    let read = (0..model.bert.layers()).fold(model.embedded(ops, clause), |x, _| model.read_on(ops, &x));
+    let (styled, style) = (model.styled(ops, clause, &read), model.prosody_style(ops, clause));
+    let layers = 0..model.predictor.layers();
+    let encoded = layers.fold(styled, |x, layer| model.predictor.encode(ops, layer, &x, &style));
+    model.timed(ops, clause, encoded)
+}
+
 /// Differences of each stage from the reference, which the others get their numbers from.
 fn compare(ops: &Cpu, model: &Kokoro<Cpu>, voices: &VoiceStyles, expected: &Expected) -> Vec<(String, f32)> {
     let (half, channels) = (model.config.style_dim, model.config.istftnet.source_channels());
@@ -64,7 +89,7 @@ fn compare(ops: &Cpu, model: &Kokoro<Cpu>, voices: &VoiceStyles, expected: &Expe
         let mut equal = |name: &str, ours: &[f32]| {
             findings.push((format!("{number}.{name}"), difference(ours, &tensor(name))));
         };
-        let mut timed = model.timed(ops, clause);
+        let mut timed = timed(ops, model, clause);
         equal("encoded", &ops.read(&timed.encoded));
         equal("text", &ops.read(&timed.text));
         let durations: Vec<usize> =
@@ -73,26 +98,36 @@ fn compare(ops: &Cpu, model: &Kokoro<Cpu>, voices: &VoiceStyles, expected: &Expe
         // The other stages take the reference's numbers.
         timed.encoded = ops.tensor(tensor("encoded"), model.config.hidden_dim + half);
         timed.text = ops.tensor(tensor("text"), model.config.hidden_dim);
-        let mut pitched = model.pitched(ops, clause, &timed);
-        equal("pitch", &pitched.pitch);
-        equal("loudness", &pitched.loudness);
-        (pitched.pitch, pitched.loudness) = (tensor("pitch"), tensor("loudness"));
+        let aligned = model.aligned(ops, &timed);
+        let style = model.prosody_style(ops, clause);
+        let curve = |curve: &Curve<Cpu>| {
+            let begun = curve.begin(ops, &aligned.prosody, &style);
+            ops.read(&done(begun, |work| work.step(ops, curve, &style, UNIT)))
+        };
+        equal("pitch", &curve(&model.predictor.pitch));
+        equal("loudness", &curve(&model.predictor.loudness));
+        let pitched = Pitched { text: aligned.text, pitch: tensor("pitch"), loudness: tensor("loudness") };
         equal("signal", &model.source.signal(&pitched.pitch, None));
         let source = model.source.spectra(&tensor("signal"));
         let off = difference(&complex(&source, channels), &complex(&tensor("source"), channels));
-        equal("features", &ops.read(&model.features(ops, clause, &pitched)));
-        let style = ops.tensor(clause.style[..half].to_vec(), half);
+        let style = model.sound_style(ops, clause);
+        let features = done(model.shaping(ops, clause, &pitched), |work| model.trunk.step(ops, work, &style, UNIT));
+        equal("features", &ops.read(&features));
         let mut x = ops.tensor(tensor("features"), model.config.istftnet.channels(0));
         for level in 0..model.generator.levels() {
-            let noise = model.noise(ops, level, &tensor("source"), &style);
-            x = model.raised(ops, level, x, noise);
+            let generator = &model.generator;
+            let noise = model.noise(ops, level, &tensor("source"));
+            let noise = done(noise, |work| generator.noise_step(ops, level, work, &style, UNIT));
+            x = done(generator.upsampling(ops, x), |work| generator.upsample_step(ops, level, work, UNIT));
+            x = generator.raised(ops, level, &x, noise);
             equal(&format!("raised{level}"), &ops.read(&x));
             x = ops.tensor(tensor(&format!("raised{level}")), model.config.istftnet.channels(level + 1));
-            let rows = segment(ops, ops.rows(&x));
-            let blocks = (0..model.generator.blocks())
-                .map(|block| model.generator.block(ops, (level, block), &x, &style, &rows));
+            let blocks = (0..generator.blocks()).map(|block| {
+                let begun = SnakeBlockWork::new(ops.copy(&x));
+                done(begun, |work| generator.block_step(ops, (level, block), work, &style, UNIT))
+            });
             let blocks = blocks.reduce(|sum, block| ops.add(sum, &block)).unwrap();
-            x = ops.scale_all(blocks, 1.0 / model.generator.blocks() as f32);
+            x = ops.scale_all(blocks, 1.0 / generator.blocks() as f32);
         }
         let rows = ops.rows(&x);
         equal("spectra", &model.spectra(ops, &x, 0..rows));
@@ -129,7 +164,11 @@ fn published_weights_equal_the_reference() {
 }
 
 fn samples(ops: &Cpu, model: &Kokoro<Cpu>, clause: &Clause, spectra: usize) -> Vec<f32> {
-    let mut work = ClauseWork::new(clause.clone()).with_spectra(spectra);
+    samples_in_units(ops, model, clause, (UNIT, spectra))
+}
+
+fn samples_in_units(ops: &Cpu, model: &Kokoro<Cpu>, clause: &Clause, (most, spectra): (usize, usize)) -> Vec<f32> {
+    let mut work = ClauseWork::new(clause.clone(), most).with_spectra(spectra);
     let mut samples = Vec::new();
     while !work.is_done() {
         work.step(ops, model, &mut samples);
@@ -149,9 +188,39 @@ fn any_split_of_spectra_gives_equal_bits() {
             assert_eq!(samples(&ops, &model, &clause, spectra), whole, "{spectra} spectra at a time");
         }
         assert_eq!(samples(&pool, &model, &clause, 10), whole, "on three threads");
-        let frames: usize = model.timed(&ops, &clause).durations.iter().sum();
+        for most in [1, 3_000, 100_000, usize::MAX] {
+            let in_units = samples_in_units(&pool, &model, &clause, (most, 1000));
+            assert_eq!(in_units, whole, "units of {most} multiplications");
+        }
+        let frames: usize = timed(&ops, &model, &clause).durations.iter().sum();
         assert_eq!(whole.len(), frames * model.config.frame_samples());
     }
+}
+
+/// Counts the products of each step: they are bounded whatever the clause's length.
+#[test]
+fn steps_of_long_clauses_stay_short() {
+    const MOST: u64 = 200_000;
+    let (ops, expected) = (Cpu::default().counting(), Expected::load(NAME));
+    let (model, voices) = load(&ops);
+    let mut clause = clauses(&expected, &model, &voices).swap_remove(0);
+    // A slow voice: some ten times the frames.
+    clause.speed = 0.1;
+    let steps = |most: usize| {
+        let (mut samples, mut steps) = (Vec::new(), Vec::new());
+        let mut work = ClauseWork::new(clause.clone(), most).with_spectra(500);
+        while !work.is_done() {
+            let before = ops.work().float_multiplies;
+            work.step(&ops, &model, &mut samples);
+            steps.push(ops.work().float_multiplies - before);
+        }
+        steps
+    };
+    let (whole, cut) = (steps(usize::MAX), steps(MOST as usize));
+    assert_eq!(whole.iter().sum::<u64>(), cut.iter().sum::<u64>(), "the work is the same");
+    // An LSTM is not cut, nor is the product that begins a level: both are a small part of the published sizes.
+    let long = |steps: &[u64]| steps.iter().filter(|step| **step > 2 * MOST).count();
+    assert!(long(&cut) <= 3 && long(&whole) > 20, "{cut:?} {whole:?}");
 }
 
 #[test]
@@ -238,7 +307,7 @@ fn published_weights_speak() {
         all.clear();
         for ids in utterances(&spoken, &model.config) {
             let style = voices.style(&voice, ids.len()).to_vec();
-            let mut work = ClauseWork::new(Clause { phonemes: ids, style, speed: 1.0, noise: Some(1) });
+            let mut work = ClauseWork::new(Clause { phonemes: ids, style, speed: 1.0, noise: Some(1) }, UNIT);
             let begun = std::time::Instant::now();
             let (mut samples, mut steps, mut first) = (Vec::new(), Vec::new(), None);
             while !work.is_done() {

@@ -1,13 +1,21 @@
 //! Speech of one clause, step by step, so that long clauses leave room for others between their steps.
 //!
-//! Norms of the decoder see the whole clause, so each layer is computed whole. The last step repeats: it turns a range of
-//! rows into spectra and those into samples, with the same bits for any ranges.
+//! Norms of the decoder see the whole clause, so a layer begins when the one before has ended. Most of the time is taken by
+//! the generator's convolutions, which are computed some rows at a time. The last step repeats: it turns a range of rows
+//! into spectra and those into samples. Any ranges give the same bits.
+
+use std::ops::ControlFlow::{Break, Continue};
 
 use realfft::num_complex::Complex;
-use repartee_kernels::{NO_ROW, Ops, SpecLayout};
+use repartee_kernels::Ops;
 
+use super::decoder::TrunkWork;
 use super::model::Kokoro;
+use super::predictor::CurveWork;
+use crate::models::parts::lists::{list, one_segment, row};
+use crate::models::parts::vocoder::istft_net::blocks::SnakeBlockWork;
 use crate::models::parts::vocoder::istft_net::source::windows;
+use crate::models::parts::vocoder::segment_conv::PartialConv;
 use crate::models::parts::vocoder::stft::InverseStftStream;
 
 /// A clause to speak.
@@ -34,6 +42,8 @@ const PAD: u32 = 0;
 pub struct ClauseWork<O: Ops> {
     clause: Clause,
     progress: Progress<O>,
+    /// Most multiplications of a convolution's unit.
+    most: usize,
     /// Rows of a last step.
     spectra: usize,
 }
@@ -41,27 +51,46 @@ pub struct ClauseWork<O: Ops> {
 /// Results of the steps so far.
 enum Progress<O: Ops> {
     Begun,
+    /// Rows of PL-BERT after some layers.
+    Reading {
+        layers: usize,
+        x: O::T,
+    },
+    /// Rows for the prosody after some layers.
+    Encoding {
+        layers: usize,
+        x: O::T,
+    },
     Timed(Timed<O>),
+    Pitching(Aligned<O>, CurveWork<O>),
+    /// The same, with the pitch.
+    Loudening(Aligned<O>, Vec<f32>, CurveWork<O>),
     Pitched(Pitched<O>),
-    /// Features, or the result of a level, and the source's spectra.
+    /// The same, and the source's signal.
+    Humming(Pitched<O>, Vec<f32>),
+    /// The decoder's trunk, and the source's spectra.
+    Shaping(TrunkWork<O>, Vec<f32>),
+    /// Features, or the result of a level, and what the source adds.
     Sounding {
         level: usize,
         x: O::T,
+        noise: SnakeBlockWork<O>,
         source: Vec<f32>,
     },
-    /// The same, and what the source adds at the level.
+    /// Upsampling, and what the source adds to it.
     Raising {
         level: usize,
-        x: O::T,
+        x: PartialConv<O>,
         noise: O::T,
         source: Vec<f32>,
     },
-    /// Input of a level's residual blocks, and the sum of those computed.
+    /// Input of a level's residual blocks, the sum of those computed, and the next one.
     Blocks {
         level: usize,
         block: usize,
         x: O::T,
         sum: Option<O::T>,
+        work: SnakeBlockWork<O>,
         source: Vec<f32>,
     },
     Spectra {
@@ -82,6 +111,14 @@ pub struct Timed<O: Ops> {
     pub durations: Vec<usize>,
 }
 
+/// Frames, each with the rows of its phoneme.
+pub struct Aligned<O: Ops> {
+    /// Rows that pitch and loudness are predicted from.
+    pub prosody: O::T,
+    /// Rows for the decoder.
+    pub text: O::T,
+}
+
 /// Frames with their pitch and loudness.
 pub struct Pitched<O: Ops> {
     /// Rows for the decoder, one for each frame.
@@ -92,29 +129,10 @@ pub struct Pitched<O: Ops> {
     pub loudness: Vec<f32>,
 }
 
-/// Uploads a list.
-pub fn list<O: Ops>(ops: &O, numbers: &[u32]) -> O::Index {
-    let mut layout = SpecLayout::default();
-    let at = layout.list(numbers.len());
-    let mut spec = layout.spec();
-    spec.set(at, numbers);
-    ops.index(&ops.upload(&spec), at)
-}
-
-/// Index of a row; none has as many.
-fn row(at: usize) -> u32 {
-    u32::try_from(at).unwrap_or(NO_ROW)
-}
-
-/// Uploads one segment.
-pub fn segment<O: Ops>(ops: &O, rows: usize) -> O::Index {
-    list(ops, &[row(rows)])
-}
-
 impl<O: Ops> ClauseWork<O> {
-    /// Begins a clause.
-    pub fn new(clause: Clause) -> Self {
-        Self { clause, progress: Progress::Begun, spectra: SPECTRA }
+    /// Begins a clause, whose convolutions are cut into units of at most about `most` multiplications.
+    pub fn new(clause: Clause, most: usize) -> Self {
+        Self { clause, progress: Progress::Begun, most, spectra: SPECTRA }
     }
 
     /// Begins a clause whose last steps have this many rows.
@@ -130,39 +148,71 @@ impl<O: Ops> ClauseWork<O> {
 
     /// Computes the next step and appends the samples that it completes.
     pub fn step(&mut self, ops: &O, model: &Kokoro<O>, samples: &mut Vec<f32>) {
-        let generator = &model.generator;
-        let half = model.config.style_dim;
-        let style = || ops.tensor(self.clause.style[..half].to_vec(), half);
+        let (clause, most) = (&self.clause, self.most);
+        let (style, manner) = (|| model.sound_style(ops, clause), || model.prosody_style(ops, clause));
+        let predictor = &model.predictor;
         self.progress = match std::mem::replace(&mut self.progress, Progress::Done) {
-            Progress::Begun => Progress::Timed(model.timed(ops, &self.clause)),
-            Progress::Timed(timed) => Progress::Pitched(model.pitched(ops, &self.clause, &timed)),
+            Progress::Begun => Progress::Reading { layers: 0, x: model.embedded(ops, clause) },
+            Progress::Reading { layers, x } if layers < model.bert.layers() => {
+                Progress::Reading { layers: layers + 1, x: model.read_on(ops, &x) }
+            }
+            Progress::Reading { x, .. } => Progress::Encoding { layers: 0, x: model.styled(ops, clause, &x) },
+            Progress::Encoding { layers, x } if layers < predictor.layers() => {
+                Progress::Encoding { layers: layers + 1, x: predictor.encode(ops, layers, &x, &manner()) }
+            }
+            Progress::Encoding { x, .. } => Progress::Timed(model.timed(ops, clause, x)),
+            Progress::Timed(timed) => {
+                let aligned = model.aligned(ops, &timed);
+                let curve = predictor.pitch.begin(ops, &aligned.prosody, &manner());
+                Progress::Pitching(aligned, curve)
+            }
+            Progress::Pitching(aligned, curve) => match curve.step(ops, &predictor.pitch, &manner(), most) {
+                Continue(curve) => Progress::Pitching(aligned, curve),
+                Break(pitch) => {
+                    let curve = predictor.loudness.begin(ops, &aligned.prosody, &manner());
+                    Progress::Loudening(aligned, ops.read(&pitch), curve)
+                }
+            },
+            Progress::Loudening(aligned, pitch, curve) => match curve.step(ops, &predictor.loudness, &manner(), most) {
+                Continue(curve) => Progress::Loudening(aligned, pitch, curve),
+                Break(loudness) => {
+                    Progress::Pitched(Pitched { text: aligned.text, pitch, loudness: ops.read(&loudness) })
+                }
+            },
             Progress::Pitched(pitched) => {
-                let source = model.source.spectra(&model.source.signal(&pitched.pitch, self.clause.noise));
-                Progress::Sounding { level: 0, x: model.features(ops, &self.clause, &pitched), source }
+                let signal = model.source.signal(&pitched.pitch, clause.noise);
+                Progress::Humming(pitched, signal)
             }
-            Progress::Sounding { level, x, source } => {
-                let noise = model.noise(ops, level, &source, &style());
-                Progress::Raising { level, x, noise, source }
+            Progress::Humming(pitched, signal) => {
+                Progress::Shaping(model.shaping(ops, clause, &pitched), model.source.spectra(&signal))
             }
-            Progress::Raising { level, x, noise, source } => {
-                let x = model.raised(ops, level, x, noise);
-                Progress::Blocks { level, block: 0, x, sum: None, source }
+            Progress::Shaping(work, source) => match model.trunk.step(ops, work, &style(), most) {
+                Continue(work) => Progress::Shaping(work, source),
+                Break(x) => model.sounding(ops, 0, x, source),
+            },
+            Progress::Sounding { level, x, noise, source } => {
+                match model.generator.noise_step(ops, level, noise, &style(), most) {
+                    Continue(noise) => Progress::Sounding { level, x, noise, source },
+                    Break(noise) => Progress::Raising { level, x: model.generator.upsampling(ops, x), noise, source },
+                }
             }
-            Progress::Blocks { level, block, x, sum, source } => {
-                let rows = segment(ops, ops.rows(&x));
-                let own = generator.block(ops, (level, block), &x, &style(), &rows);
-                let sum = match sum {
-                    Some(sum) => ops.add(sum, &own),
-                    None => own,
-                };
-                match (block + 1 < generator.blocks(), level + 1 < generator.levels()) {
-                    (true, _) => Progress::Blocks { level, block: block + 1, x, sum: Some(sum), source },
-                    (false, more) => {
-                        let x = ops.scale_all(sum, 1.0 / generator.blocks() as f32);
-                        match more {
-                            true => Progress::Sounding { level: level + 1, x, source },
-                            false => Progress::Spectra { x, from: 0, stream: InverseStftStream::default() },
-                        }
+            Progress::Raising { level, x, noise, source } => match model.generator.upsample_step(ops, level, x, most) {
+                Continue(x) => Progress::Raising { level, x, noise, source },
+                Break(x) => {
+                    let x = model.generator.raised(ops, level, &x, noise);
+                    let work = SnakeBlockWork::new(ops.copy(&x));
+                    Progress::Blocks { level, block: 0, x, sum: None, work, source }
+                }
+            },
+            Progress::Blocks { level, block, x, sum, work, source } => {
+                match model.generator.block_step(ops, (level, block), work, &style(), most) {
+                    Continue(work) => Progress::Blocks { level, block, x, sum, work, source },
+                    Break(own) => {
+                        let sum = match sum {
+                            Some(sum) => ops.add(sum, &own),
+                            None => own,
+                        };
+                        model.after_block(ops, (level, block), x, sum, source)
                     }
                 }
             }
@@ -182,61 +232,100 @@ impl<O: Ops> ClauseWork<O> {
     }
 }
 
+/// Ids of a clause with those around them.
+fn ids(clause: &Clause) -> Vec<u32> {
+    [&[PAD], &clause.phonemes[..], &[PAD]].concat()
+}
+
 impl<O: Ops> Kokoro<O> {
-    /// Encodes a clause's phonemes and predicts their durations.
-    pub fn timed(&self, ops: &O, clause: &Clause) -> Timed<O> {
-        let ids: Vec<u32> = [&[PAD], &clause.phonemes[..], &[PAD]].concat();
-        let (count, half) = (ids.len(), self.config.style_dim);
-        let positions: Vec<u32> = (0..count).map(row).collect();
-        let (ids, segments, styled) = (list(ops, &ids), segment(ops, count), list(ops, &vec![0; count]));
-        let style = ops.tensor(clause.style[half..].to_vec(), half);
-        let (weight, bias) = &self.bert_encoder;
-        let x = ops.linear(&self.bert.forward(ops, &ids, &list(ops, &positions), &segments), weight, Some(bias));
-        let encoded = self.predictor.encode(ops, x, &style, &styled, &segments);
-        let logits = ops.read(&self.predictor.durations(ops, &encoded, &segments));
-        let durations = durations(&logits, self.config.max_dur, clause.speed);
-        Timed { encoded, text: self.text_encoder.forward(ops, &ids, &segments), durations }
+    /// Style of the sound.
+    pub fn sound_style(&self, ops: &O, clause: &Clause) -> O::T {
+        let half = self.config.style_dim;
+        ops.tensor(clause.style[..half].to_vec(), half)
     }
 
-    /// Repeats each phoneme's rows for its frames, and predicts their pitch and loudness.
-    pub fn pitched(&self, ops: &O, clause: &Clause, timed: &Timed<O>) -> Pitched<O> {
+    /// Style of durations, pitch and loudness.
+    pub fn prosody_style(&self, ops: &O, clause: &Clause) -> O::T {
+        let half = self.config.style_dim;
+        ops.tensor(clause.style[half..].to_vec(), half)
+    }
+
+    /// Rows of a clause's phonemes before the first layer of PL-BERT.
+    pub fn embedded(&self, ops: &O, clause: &Clause) -> O::T {
+        let ids = ids(clause);
+        let positions: Vec<u32> = (0..ids.len()).map(row).collect();
+        self.bert.embedded(ops, &list(ops, &ids), &list(ops, &positions))
+    }
+
+    /// Applies a layer of PL-BERT.
+    pub fn read_on(&self, ops: &O, x: &O::T) -> O::T {
+        self.bert.layer(ops, x, &one_segment(ops, ops.rows(x)))
+    }
+
+    /// Rows of PL-BERT's last layer for the layers of the predictor, with the style beside them.
+    pub fn styled(&self, ops: &O, clause: &Clause, read: &O::T) -> O::T {
+        let (weight, bias) = &self.bert_encoder;
+        let x = ops.linear(read, weight, Some(bias));
+        self.predictor.styled(ops, &x, &self.prosody_style(ops, clause))
+    }
+
+    /// Predicts the durations of phonemes from their rows after the predictor's layers, and encodes the phonemes for the
+    /// decoder.
+    pub fn timed(&self, ops: &O, clause: &Clause, encoded: O::T) -> Timed<O> {
+        let ids = ids(clause);
+        let logits = ops.read(&self.predictor.durations(ops, &encoded));
+        let durations = durations(&logits, self.config.max_dur, clause.speed);
+        let text = self.text_encoder.forward(ops, &list(ops, &ids), &one_segment(ops, ids.len()));
+        Timed { encoded, text, durations }
+    }
+
+    /// Repeats each phoneme's rows for its frames.
+    pub fn aligned(&self, ops: &O, timed: &Timed<O>) -> Aligned<O> {
         let frames: Vec<u32> =
             timed.durations.iter().enumerate().flat_map(|(at, &frames)| vec![row(at); frames]).collect();
-        let (count, half) = (frames.len(), self.config.style_dim);
-        let (frames, style) = (list(ops, &frames), ops.tensor(clause.style[half..].to_vec(), half));
-        let encoded = ops.gather_at(&timed.encoded, &frames);
-        let (whole, halves) = (segment(ops, count), segment(ops, 2 * count));
-        let [pitch, loudness] =
-            self.predictor.curves(ops, &encoded, &style, &whole, &halves).map(|curve| ops.read(&curve));
-        Pitched { text: ops.gather_at(&timed.text, &frames), pitch, loudness }
+        let frames = list(ops, &frames);
+        let prosody = self.predictor.shared(ops, &ops.gather_at(&timed.encoded, &frames));
+        Aligned { prosody, text: ops.gather_at(&timed.text, &frames) }
     }
 
-    /// Computes the features that the generator takes.
-    pub fn features(&self, ops: &O, clause: &Clause, pitched: &Pitched<O>) -> O::T {
-        let half = self.config.style_dim;
-        let style = ops.tensor(clause.style[..half].to_vec(), half);
+    /// Begins the features that the generator takes.
+    pub fn shaping(&self, ops: &O, clause: &Clause, pitched: &Pitched<O>) -> TrunkWork<O> {
         let curves = ops.tensor(self.trunk.halved(&pitched.pitch, &pitched.loudness), 2);
-        let count = ops.rows(&pitched.text);
-        let segments = (&segment(ops, count), &segment(ops, 2 * count));
-        self.trunk.forward(ops, &pitched.text, &curves, &style, segments)
+        self.trunk.begin(ops, &pitched.text, curves, &self.sound_style(ops, clause))
     }
 
-    /// Computes what the source's spectra add to a level.
-    pub fn noise(&self, ops: &O, level: usize, source: &[f32], style: &O::T) -> O::T {
+    /// Begins what the source's spectra add to a level.
+    pub fn noise(&self, ops: &O, level: usize, source: &[f32]) -> SnakeBlockWork<O> {
         let config = self.generator.config();
-        let windows = windows(config, level, source);
         let columns = config.source_channels() * config.source_taps(level);
-        let rows = segment(ops, windows.len() / columns);
-        self.generator.noise(ops, level, &ops.tensor(windows, columns), style, &rows)
+        self.generator.noise(ops, level, &ops.tensor(windows(config, level, source), columns))
     }
 
-    /// Raises the rows of a level to its rate and adds the source's.
-    pub fn raised(&self, ops: &O, level: usize, x: O::T, noise: O::T) -> O::T {
-        let below = segment(ops, ops.rows(&x));
-        // The last level has one row more than its input gives: the second row is repeated before the first.
-        let reflected = || [1, 0].into_iter().chain(1..row(ops.rows(&noise) - 1)).collect::<Vec<u32>>();
-        let from = (level + 1 == self.generator.levels()).then(|| list(ops, &reflected()));
-        self.generator.raise(ops, level, x, noise, &below, from.as_ref())
+    /// Begins a level over `x`.
+    fn sounding(&self, ops: &O, level: usize, x: O::T, source: Vec<f32>) -> Progress<O> {
+        Progress::Sounding { level, x, noise: self.noise(ops, level, &source), source }
+    }
+
+    /// Continues behind a residual block of a level: with the next block, level, or the spectra.
+    fn after_block(
+        &self,
+        ops: &O,
+        (level, block): (usize, usize),
+        x: O::T,
+        sum: O::T,
+        source: Vec<f32>,
+    ) -> Progress<O> {
+        let blocks = self.generator.blocks();
+        if block + 1 < blocks {
+            let work = SnakeBlockWork::new(ops.copy(&x));
+            return Progress::Blocks { level, block: block + 1, x, sum: Some(sum), work, source };
+        }
+        let x = ops.scale_all(sum, 1.0 / blocks as f32);
+        if level + 1 < self.generator.levels() {
+            self.sounding(ops, level + 1, x, source)
+        } else {
+            Progress::Spectra { x, from: 0, stream: InverseStftStream::default() }
+        }
     }
 
     /// Adds rows of spectra to a stream, and appends the samples that are complete then.
@@ -254,7 +343,7 @@ impl<O: Ops> Kokoro<O> {
         let seen = rows.start.saturating_sub(context)..all.min(rows.end + context);
         let places: Vec<u32> = seen.clone().map(row).collect();
         let x = ops.gather_at(x, &list(ops, &places));
-        let mut numbers = ops.read(&self.generator.spectra(ops, x, &segment(ops, seen.len())));
+        let mut numbers = ops.read(&self.generator.spectra(ops, x, &one_segment(ops, seen.len())));
         let width = self.generator.config().source_channels();
         numbers.truncate((rows.end - seen.start) * width);
         numbers.drain(..(rows.start - seen.start) * width);

@@ -1,10 +1,13 @@
 //! `Decoder` before its generator: phonemes' rows, pitch and loudness of each frame to features at twice its rate.
 
+use std::ops::ControlFlow::{self, Break, Continue};
+
 use repartee_kernels::Ops;
 
 use super::config::Config;
 use crate::models::load_error::LoadError;
-use crate::models::parts::vocoder::istft_net::blocks::StyleBlock;
+use crate::models::parts::lists::one_segment;
+use crate::models::parts::vocoder::istft_net::blocks::{StyleBlock, StyleBlockWork};
 use crate::models::parts::vocoder::segment_conv::SegmentConv;
 use crate::models::parts::weights::Weights;
 
@@ -15,11 +18,20 @@ const CURVE_TAPS: usize = 3;
 
 /// The decoder's trunk.
 pub struct DecoderTrunk<O: Ops> {
-    encode: StyleBlock<O>,
-    decode: Vec<StyleBlock<O>>,
+    /// The first one takes no residual rows.
+    blocks: Vec<StyleBlock<O>>,
     residual: SegmentConv<O>,
     /// Taps of pitch and of loudness, and the number added.
     curves: [([f32; CURVE_TAPS], f32); 2],
+}
+
+/// Features that are computed in units.
+pub struct TrunkWork<O: Ops> {
+    residual: O::T,
+    curves: O::T,
+    /// Blocks that are done.
+    done: usize,
+    block: StyleBlockWork<O>,
 }
 
 impl<O: Ops> DecoderTrunk<O> {
@@ -31,14 +43,14 @@ impl<O: Ops> DecoderTrunk<O> {
             let out = if last { config.istftnet.channels(0) } else { width };
             StyleBlock::load(&w.at("decode").at(at), (width + 2 + residual, out), config.style_dim, last)
         };
+        let first = || StyleBlock::load(&w.at("encode"), (config.hidden_dim + 2, width), config.style_dim, false);
         let curve = |name: &str| -> Result<_, LoadError> {
             let w = w.at(name);
             let taps = w.normed("weight", &[1, 1, CURVE_TAPS])?;
             Ok(([taps[0], taps[1], taps[2]], w.values("bias", &[1])?[0]))
         };
         Ok(Self {
-            encode: StyleBlock::load(&w.at("encode"), (config.hidden_dim + 2, width), config.style_dim, false)?,
-            decode: (0..BLOCKS).map(block).collect::<Result<_, _>>()?,
+            blocks: std::iter::once(first()).chain((0..BLOCKS).map(block)).collect::<Result<_, _>>()?,
             residual: SegmentConv::load_normed(&w.at("asr_res.0"), residual, config.hidden_dim, 1, 1)?,
             curves: [curve("F0_conv")?, curve("N_conv")?],
         })
@@ -55,19 +67,24 @@ impl<O: Ops> DecoderTrunk<O> {
         (0..pitch.len() / 2).flat_map(frame).collect()
     }
 
-    /// Computes features, two rows for each frame, of the phonemes' rows `text` and the `curves` at the rate of frames.
-    pub fn forward(
-        &self,
-        ops: &O,
-        text: &O::T,
-        curves: &O::T,
-        style: &O::T,
-        (frames, halves): (&O::Index, &O::Index),
-    ) -> O::T {
-        let x = self.encode.forward(ops, &ops.concat_columns(&[text, curves]), style, frames, frames);
-        let residual = self.residual.forward(ops, text, frames);
-        self.decode.iter().fold(x, |x, block| {
-            block.forward(ops, &ops.concat_columns(&[&x, &residual, curves]), style, frames, halves)
-        })
+    /// Begins the features of the phonemes' rows `text` and the `curves` at the rate of frames.
+    pub fn begin(&self, ops: &O, text: &O::T, curves: O::T, style: &O::T) -> TrunkWork<O> {
+        let residual = self.residual.forward(ops, text, &one_segment(ops, ops.rows(text)));
+        let block = self.blocks[0].begin(ops, &ops.concat_columns(&[text, &curves]), style);
+        TrunkWork { residual, curves, done: 0, block }
+    }
+
+    /// Computes a unit of at most about `most` multiplications; returns the features, two rows for each frame, once they
+    /// are whole.
+    pub fn step(&self, ops: &O, work: TrunkWork<O>, style: &O::T, most: usize) -> ControlFlow<O::T, TrunkWork<O>> {
+        let TrunkWork { residual, curves, done, block } = work;
+        match (block.step(ops, &self.blocks[done], style, most), self.blocks.get(done + 1)) {
+            (Continue(block), _) => Continue(TrunkWork { residual, curves, done, block }),
+            (Break(x), None) => Break(x),
+            (Break(x), Some(next)) => {
+                let block = next.begin(ops, &ops.concat_columns(&[&x, &residual, &curves]), style);
+                Continue(TrunkWork { residual, curves, done: done + 1, block })
+            }
+        }
     }
 }

@@ -22,6 +22,7 @@ use self::stage::KokoroPart;
 use self::voices::VoiceStyles;
 use super::family::{Family, FamilyVariant};
 use super::load_error::LoadError;
+use super::parts::audio_encoder::pieces::UNIT;
 use super::parts::clause_reader::{ClauseReaderPart, ClauseTemplate};
 use super::parts::phonemes::{Accent, Lexicon};
 use super::parts::pipeline::{Assembly, ModelFrame, Pipeline};
@@ -74,6 +75,8 @@ pub fn assemble<O: Device>(
         model,
         voices,
         lexicons,
+        // A device that captures steps is fast, and gains nothing from smaller ones.
+        unit: if ops.eager_steps().is_some() { usize::MAX } else { UNIT },
     });
     Ok(pipeline.with(ModelFrame {
         tokenizer,

@@ -1,11 +1,14 @@
 //! `ProsodyPredictor`: durations, pitch and loudness of phonemes in a style.
 
+use std::ops::ControlFlow::{self, Break, Continue};
+
 use repartee_kernels::{Ops, WeightLayout};
 
 use super::config::Config;
 use crate::models::load_error::LoadError;
+use crate::models::parts::lists::{list, one_segment};
 use crate::models::parts::lstm::BidirectionalLstm;
-use crate::models::parts::vocoder::istft_net::blocks::StyleBlock;
+use crate::models::parts::vocoder::istft_net::blocks::{StyleBlock, StyleBlockWork};
 use crate::models::parts::vocoder::segment_conv::SegmentConv;
 use crate::models::parts::weights::Weights;
 
@@ -22,8 +25,10 @@ pub struct ProsodyPredictor<O: Ops> {
     lstm: BidirectionalLstm<O>,
     duration_proj: (O::Weight, O::Weight),
     shared: BidirectionalLstm<O>,
-    pitch: Curve<O>,
-    loudness: Curve<O>,
+    /// Pitch in Hz.
+    pub pitch: Curve<O>,
+    /// Logarithms of the loudness.
+    pub loudness: Curve<O>,
 }
 
 /// LSTM, and norm with a style.
@@ -33,7 +38,7 @@ struct DurationLayer<O: Ops> {
 }
 
 /// One value for each half frame.
-struct Curve<O: Ops> {
+pub struct Curve<O: Ops> {
     blocks: [StyleBlock<O>; 3],
     proj: SegmentConv<O>,
 }
@@ -48,10 +53,28 @@ impl<O: Ops> Curve<O> {
         })
     }
 
-    fn forward(&self, ops: &O, x: &O::T, style: &O::T, frames: &O::Index, halves: &O::Index) -> O::T {
-        let [first, second, third] = &self.blocks;
-        let x = second.forward(ops, &first.forward(ops, x, style, frames, frames), style, frames, halves);
-        self.proj.forward(ops, &third.forward(ops, &x, style, halves, halves), halves)
+    /// Begins the values of frames from the rows that both curves are predicted from.
+    pub fn begin(&self, ops: &O, shared: &O::T, style: &O::T) -> CurveWork<O> {
+        CurveWork { done: 0, block: self.blocks[0].begin(ops, shared, style) }
+    }
+}
+
+/// A curve that is computed in units.
+pub struct CurveWork<O: Ops> {
+    /// Blocks that are done.
+    done: usize,
+    block: StyleBlockWork<O>,
+}
+
+impl<O: Ops> CurveWork<O> {
+    /// Computes a unit of at most about `most` multiplications; returns two values for each frame once all are there.
+    pub fn step(self, ops: &O, curve: &Curve<O>, style: &O::T, most: usize) -> ControlFlow<O::T, Self> {
+        let Self { done, block } = self;
+        match (block.step(ops, &curve.blocks[done], style, most), curve.blocks.get(done + 1)) {
+            (Continue(block), _) => Continue(Self { done, block }),
+            (Break(x), Some(next)) => Continue(Self { done: done + 1, block: next.begin(ops, &x, style) }),
+            (Break(x), None) => Break(curve.proj.forward(ops, &x, &one_segment(ops, ops.rows(&x)))),
+        }
     }
 }
 
@@ -80,33 +103,42 @@ impl<O: Ops> ProsodyPredictor<O> {
         })
     }
 
-    /// Encodes rows of PL-BERT for durations and prosody; `style` has a row for each segment, `styled` the segment of each
-    /// row. The style stands beside each row of the result.
-    pub fn encode(&self, ops: &O, x: O::T, style: &O::T, styled: &O::Index, segments: &O::Index) -> O::T {
-        let styles = ops.gather_at(style, styled);
-        self.layers.iter().fold(ops.concat_columns(&[&x, &styles]), |x, layer| {
-            let x = layer.lstm.forward(ops, &x, segments);
-            let (weight, bias) = &self.plain_norm;
-            let x = ops.layer_norm(&x, weight, bias, EPSILON);
-            let (weight, bias) = &layer.style;
-            let affine = ops.gather_at(&ops.linear(style, weight, Some(bias)), styled);
-            let width = self.width;
-            let scaled = ops.mul(ops.narrow(&affine, 0, width), &x);
-            let x = ops.add(ops.add(scaled, &x), &ops.narrow(&affine, width, width));
-            ops.concat_columns(&[&x, &styles])
-        })
+    /// Puts the style beside rows of PL-BERT.
+    pub fn styled(&self, ops: &O, x: &O::T, style: &O::T) -> O::T {
+        ops.concat_columns(&[x, &repeated(ops, style, ops.rows(x))])
+    }
+
+    /// Layers that encode rows for durations and prosody.
+    pub fn layers(&self) -> usize {
+        self.layers.len()
+    }
+
+    /// Applies one of the layers to rows with the style beside them.
+    pub fn encode(&self, ops: &O, layer: usize, x: &O::T, style: &O::T) -> O::T {
+        let (layer, rows, width) = (&self.layers[layer], ops.rows(x), self.width);
+        let x = layer.lstm.forward(ops, x, &one_segment(ops, rows));
+        let (weight, bias) = &self.plain_norm;
+        let x = ops.layer_norm(&x, weight, bias, EPSILON);
+        let (weight, bias) = &layer.style;
+        let affine = repeated(ops, &ops.linear(style, weight, Some(bias)), rows);
+        let scaled = ops.mul(ops.narrow(&affine, 0, width), &x);
+        let x = ops.add(ops.add(scaled, &x), &ops.narrow(&affine, width, width));
+        self.styled(ops, &x, style)
     }
 
     /// Computes the logits of a phoneme's frames, of which the sigmoids' sum is its duration.
-    pub fn durations(&self, ops: &O, encoded: &O::T, segments: &O::Index) -> O::T {
+    pub fn durations(&self, ops: &O, encoded: &O::T) -> O::T {
         let (weight, bias) = &self.duration_proj;
-        ops.linear(&self.lstm.forward(ops, encoded, segments), weight, Some(bias))
+        ops.linear(&self.lstm.forward(ops, encoded, &one_segment(ops, ops.rows(encoded))), weight, Some(bias))
     }
 
-    /// Computes pitch in Hz and loudness, two values each for a frame; `frames` are the segments of the encoded rows, one
-    /// for each frame, `halves` those of the values.
-    pub fn curves(&self, ops: &O, encoded: &O::T, style: &O::T, frames: &O::Index, halves: &O::Index) -> [O::T; 2] {
-        let x = self.shared.forward(ops, encoded, frames);
-        [&self.pitch, &self.loudness].map(|curve| curve.forward(ops, &x, style, frames, halves))
+    /// Computes the rows that pitch and loudness are predicted from, of encoded rows, one for each frame.
+    pub fn shared(&self, ops: &O, encoded: &O::T) -> O::T {
+        self.shared.forward(ops, encoded, &one_segment(ops, ops.rows(encoded)))
     }
+}
+
+/// Repeats the only row of `x`.
+fn repeated<O: Ops>(ops: &O, x: &O::T, rows: usize) -> O::T {
+    ops.gather_at(x, &list(ops, &vec![0; rows]))
 }

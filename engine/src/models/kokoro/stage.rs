@@ -30,6 +30,8 @@ pub struct KokoroPart<O: Ops> {
     pub model: Kokoro<O>,
     /// Voices of the folder.
     pub voices: VoiceStyles,
+    /// Most multiplications of a unit of a convolution.
+    pub unit: usize,
     /// Lexicons of American and of British English, if the folder has them.
     pub lexicons: Vec<Lexicon>,
 }
@@ -119,7 +121,8 @@ impl<O: Device> SpeechStage<O> {
     /// Computes one step of a slot; false if it has none.
     fn step_of(&mut self, slot: usize, out: &mut Outbox) -> bool {
         let Some(speech) = &mut self.slots[slot] else { return false };
-        let next = speech.work.take().or_else(|| speech.queue.pop_front().map(ClauseWork::new));
+        let begun = |clause| ClauseWork::new(clause, self.part.unit);
+        let next = speech.work.take().or_else(|| speech.queue.pop_front().map(begun));
         let Some(mut work) = next else { return false };
         let mut samples = Vec::new();
         work.step(&self.ops, &self.part.model, &mut samples);

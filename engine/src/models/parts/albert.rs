@@ -109,22 +109,34 @@ impl<O: Ops> Albert<O> {
         })
     }
 
-    /// Encodes texts, one for each segment: `ids` and the position of each. Returns rows of `hidden_size` numbers.
-    pub fn forward(&self, ops: &O, ids: &O::Index, positions: &O::Index, segments: &O::Index) -> O::T {
-        let (config, width) = (&self.config, self.config.hidden_size);
-        let linear = |x: &O::T, (weight, bias): &Affine<O>| ops.linear(x, weight, Some(bias));
-        let norm = |x: &O::T, (weight, bias): &Affine<O>| ops.layer_norm(x, weight, bias, config.layer_norm_eps);
+    /// Embeds `ids` with the position of each: the rows before the first layer.
+    pub fn embedded(&self, ops: &O, ids: &O::Index, positions: &O::Index) -> O::T {
         let embedded = ops.add(ops.embed_at(&self.words, ids), &ops.embed_at(&self.positions, positions));
-        let mut x = linear(&norm(&embedded, &self.embedding_norm), &self.mapping);
-        let shape = SegmentShape::whole(config.num_attention_heads);
-        for _ in 0..config.num_hidden_layers {
-            let all = linear(&x, &self.query_key_value);
-            let [q, k, v] = [0, 1, 2].map(|part| ops.narrow(&all, part * width, width));
-            let attended = linear(&ops.segment_attention_at(&q, &k, &v, segments, shape), &self.dense);
-            let attended = norm(&ops.add(attended, &x), &self.attention_norm);
-            let h = ops.activation(linear(&attended, &self.ffn), Activation::GeluTanh);
-            x = norm(&ops.add(linear(&h, &self.ffn_output), &attended), &self.layer_norm);
-        }
-        x
+        self.affine(ops, &self.norm(ops, &embedded, &self.embedding_norm), &self.mapping)
+    }
+
+    /// Times that [`Albert::layer`] is applied.
+    pub fn layers(&self) -> usize {
+        self.config.num_hidden_layers
+    }
+
+    /// Applies the layer to the rows of texts, one for each segment.
+    pub fn layer(&self, ops: &O, x: &O::T, segments: &O::Index) -> O::T {
+        let width = self.config.hidden_size;
+        let shape = SegmentShape::whole(self.config.num_attention_heads);
+        let all = self.affine(ops, x, &self.query_key_value);
+        let [q, k, v] = [0, 1, 2].map(|part| ops.narrow(&all, part * width, width));
+        let attended = self.affine(ops, &ops.segment_attention_at(&q, &k, &v, segments, shape), &self.dense);
+        let attended = self.norm(ops, &ops.add(attended, x), &self.attention_norm);
+        let h = ops.activation(self.affine(ops, &attended, &self.ffn), Activation::GeluTanh);
+        self.norm(ops, &ops.add(self.affine(ops, &h, &self.ffn_output), &attended), &self.layer_norm)
+    }
+
+    fn affine(&self, ops: &O, x: &O::T, (weight, bias): &Affine<O>) -> O::T {
+        ops.linear(x, weight, Some(bias))
+    }
+
+    fn norm(&self, ops: &O, x: &O::T, (weight, bias): &Affine<O>) -> O::T {
+        ops.layer_norm(x, weight, bias, self.config.layer_norm_eps)
     }
 }

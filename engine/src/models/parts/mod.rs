@@ -21,6 +21,7 @@ pub mod idle_slots;
 pub mod interleaved;
 pub mod jinja_template;
 pub mod language_model;
+pub mod lists;
 pub mod lstm;
 pub mod magnitude_mel;
 pub mod memory;

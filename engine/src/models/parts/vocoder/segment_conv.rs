@@ -1,14 +1,50 @@
 //! Centred convolutions within segments of rows, and transposed ones computed by them.
 
+use std::ops::ControlFlow::{self, Break, Continue};
+
 use repartee_kernels::{Ops, WeightLayout};
 
 use crate::models::load_error::LoadError;
+use crate::models::parts::audio_encoder::pieces::ranges;
 use crate::models::parts::weights::Weights;
 
 /// Convolution centred on its row.
 pub struct SegmentConv<O: Ops> {
     weight: O::Weight,
     bias: O::Weight,
+    /// Multiplications of a row.
+    row_work: usize,
+}
+
+/// Convolution over one segment that is computed some rows at a time.
+pub struct PartialConv<O: Ops> {
+    x: O::T,
+    /// The result, with the rows that are done.
+    out: Option<O::T>,
+    /// Ranges of rows that are done.
+    done: usize,
+}
+
+impl<O: Ops> PartialConv<O> {
+    /// Begins a convolution over `x`.
+    pub fn new(x: O::T) -> Self {
+        Self { x, out: None, done: 0 }
+    }
+
+    /// Computes rows with at most about `most` multiplications; returns the result once it is whole.
+    pub fn step(mut self, ops: &O, conv: &SegmentConv<O>, most: usize) -> ControlFlow<O::T, Self> {
+        let rows = ops.rows(&self.x);
+        let mut left = ranges(rows, rows * conv.row_work, most).skip(self.done);
+        let range = left.next().unwrap_or(0..rows);
+        let out = ops.segment_conv1d_rows(self.out, &self.x, &conv.weight, &conv.bias, range);
+        match left.next() {
+            None => Break(out),
+            Some(_) => {
+                (self.out, self.done) = (Some(out), self.done + 1);
+                Continue(self)
+            }
+        }
+    }
 }
 
 impl<O: Ops> SegmentConv<O> {
@@ -21,13 +57,14 @@ impl<O: Ops> SegmentConv<O> {
         dilation: usize,
     ) -> Result<Self, LoadError> {
         let weight = w.convolution("weight", WeightLayout::Conv1d { dilation }, [out, input, kernel])?;
-        Ok(Self { weight, bias: w.vector("bias", out)? })
+        Ok(Self { weight, bias: w.vector("bias", out)?, row_work: out * input * kernel })
     }
 
     /// Loads `weight` without a bias.
     pub fn load_without_bias(w: &Weights<'_, O>, out: usize, input: usize, kernel: usize) -> Result<Self, LoadError> {
         let weight = w.convolution("weight", WeightLayout::Conv1d { dilation: 1 }, [out, input, kernel])?;
-        Ok(Self { weight, bias: w.made("bias", WeightLayout::Vector, &vec![0.0; out], &[out])? })
+        let bias = w.made("bias", WeightLayout::Vector, &vec![0.0; out], &[out])?;
+        Ok(Self { weight, bias, row_work: out * input * kernel })
     }
 
     /// Loads a convolution whose weight may be normed: a direction and a length of it ([`Weights::normed`]).
@@ -40,14 +77,14 @@ impl<O: Ops> SegmentConv<O> {
     ) -> Result<Self, LoadError> {
         let shape = [out, input, kernel];
         let weight = w.made_convolution("weight", dilation, &w.normed("weight", &shape)?, shape)?;
-        Ok(Self { weight, bias: w.vector("bias", out)? })
+        Ok(Self { weight, bias: w.vector("bias", out)?, row_work: out * input * kernel })
     }
 
     /// Makes a convolution of each channel alone from its taps, `[channels, kernel]`; the bias is loaded.
     pub fn depthwise(w: &Weights<'_, O>, taps: &[f32], channels: usize, kernel: usize) -> Result<Self, LoadError> {
         let layout = WeightLayout::GroupedConv1d { dilation: 1, groups: channels };
         let weight = w.made("weight", layout, taps, &[channels, 1, kernel])?;
-        Ok(Self { weight, bias: w.vector("bias", channels)? })
+        Ok(Self { weight, bias: w.vector("bias", channels)?, row_work: channels * kernel })
     }
 
     /// Computes it within `segments`, with zeros beyond their ends.
@@ -113,6 +150,7 @@ impl<O: Ops> SegmentUpsample<O> {
         let conv = SegmentConv {
             weight: w.made("upsample.weight", layout, &centred, &shape)?,
             bias: w.made("upsample.bias", WeightLayout::Vector, &bias, &[rate * out])?,
+            row_work: rate * out * input * taps,
         };
         Ok(Self { conv, out })
     }
@@ -120,5 +158,13 @@ impl<O: Ops> SegmentUpsample<O> {
     /// Computes it within `segments` of `x`.
     pub fn forward(&self, ops: &O, x: &O::T, segments: &O::Index) -> O::T {
         ops.reshape(self.conv.forward(ops, x, segments), self.out)
+    }
+
+    /// Computes a part of it over one segment, as [`PartialConv::step`].
+    pub fn step(&self, ops: &O, work: PartialConv<O>, most: usize) -> ControlFlow<O::T, PartialConv<O>> {
+        match work.step(ops, &self.conv, most) {
+            Break(rows) => Break(ops.reshape(rows, self.out)),
+            Continue(work) => Continue(work),
+        }
     }
 }

@@ -1,11 +1,13 @@
 //! Norms with a style, and residual blocks of them, after `istftnet.py` of kokoro 0.9.4.
 
 use std::f32::consts::FRAC_1_SQRT_2;
+use std::ops::ControlFlow::{self, Break, Continue};
 
 use repartee_kernels::{Activation, Ops, WeightLayout};
 
-use super::super::segment_conv::SegmentConv;
+use super::super::segment_conv::{PartialConv, SegmentConv};
 use crate::models::load_error::LoadError;
+use crate::models::parts::lists::one_segment;
 use crate::models::parts::weights::Weights;
 
 /// Number added to a variance: torch's default.
@@ -78,22 +80,54 @@ impl<O: Ops> SnakeBlock<O> {
         let unit = |(at, &dilation): (usize, &usize)| Ok([half(1, at, dilation)?, half(2, at, 1)?]);
         Ok(Self { units: dilations.iter().enumerate().map(unit).collect::<Result<_, LoadError>>()? })
     }
+}
 
-    /// Computes the block.
-    pub fn forward(&self, ops: &O, x: O::T, style: &O::T, segments: &O::Index) -> O::T {
-        self.units.iter().fold(x, |x, [first, second]| {
-            let h = first.forward(ops, &x, style, segments);
-            let h = second.forward(ops, &h, style, segments);
-            ops.add(h, &x)
-        })
+/// Snake block over one segment that is computed in units: a norm with its snake, or some rows of a convolution.
+pub struct SnakeBlockWork<O: Ops> {
+    /// Rows to which the pair of convolutions adds.
+    x: O::T,
+    /// Result of a pair's first convolution.
+    first: Option<O::T>,
+    /// Convolutions that are done.
+    done: usize,
+    /// Convolution on its way.
+    conv: Option<PartialConv<O>>,
+}
+
+impl<O: Ops> SnakeBlockWork<O> {
+    /// Begins a block over `x`.
+    pub fn new(x: O::T) -> Self {
+        Self { x, first: None, done: 0, conv: None }
+    }
+
+    /// Computes a unit of at most about `most` multiplications; returns the result once it is whole.
+    pub fn step(mut self, ops: &O, block: &SnakeBlock<O>, style: &O::T, most: usize) -> ControlFlow<O::T, Self> {
+        let Some(layer) = block.units.get(self.done / 2).map(|pair| &pair[self.done % 2]) else { return Break(self.x) };
+        let Some(conv) = self.conv.take() else {
+            self.conv = Some(PartialConv::new(layer.activated(ops, self.first.as_ref().unwrap_or(&self.x), style)));
+            return Continue(self);
+        };
+        match conv.step(ops, &layer.conv, most) {
+            Continue(conv) => self.conv = Some(conv),
+            Break(out) => {
+                self.done += 1;
+                if self.done.is_multiple_of(2) {
+                    (self.x, self.first) = (ops.add(out, &self.x), None);
+                } else {
+                    self.first = Some(out);
+                }
+            }
+        }
+        if self.done == 2 * block.units.len() { Break(self.x) } else { Continue(self) }
     }
 }
 
 impl<O: Ops> SnakeConv<O> {
-    fn forward(&self, ops: &O, x: &O::T, style: &O::T, segments: &O::Index) -> O::T {
-        let x = self.norm.forward(ops, x, style, segments);
+    /// Computes the norm and the snake, which the convolution takes.
+    fn activated(&self, ops: &O, x: &O::T, style: &O::T) -> O::T {
+        let x = self.norm.forward(ops, x, style, &one_segment(ops, ops.rows(x)));
         let (frequency, magnitude) = &self.snake;
-        self.conv.forward(ops, &ops.snake(x, frequency, magnitude), segments)
+        ops.snake(x, frequency, magnitude)
     }
 }
 
@@ -137,21 +171,42 @@ impl<O: Ops> StyleBlock<O> {
         })
     }
 
-    /// Computes the block; `segments` are those of `x`, `doubled` those of the result if the rows are doubled.
-    pub fn forward(&self, ops: &O, x: &O::T, style: &O::T, segments: &O::Index, doubled: &O::Index) -> O::T {
-        let [norm1, norm2] = &self.norms;
-        let [conv1, conv2] = &self.convs;
-        let mut h = ops.activation(norm1.forward(ops, x, style, segments), slope(SLOPE));
+    /// Begins the block over one segment `x`.
+    pub fn begin(&self, ops: &O, x: &O::T, style: &O::T) -> StyleBlockWork<O> {
+        let segment = one_segment(ops, ops.rows(x));
+        let mut h = ops.activation(self.norms[0].forward(ops, x, style, &segment), slope(SLOPE));
         let mut shortcut = self.shortcut.as_ref().map_or_else(|| ops.copy(x), |weight| ops.linear(x, weight, None));
-        let mut segments = segments;
         if let Some([even, odd]) = &self.doubling {
-            h = interleaved(ops, &even.forward(ops, &h, segments), &odd.forward(ops, &h, segments), self.input);
+            h = interleaved(ops, &even.forward(ops, &h, &segment), &odd.forward(ops, &h, &segment), self.input);
             shortcut = interleaved(ops, &shortcut, &shortcut, self.out);
-            segments = doubled;
         }
-        let h = conv1.forward(ops, &h, segments);
-        let h = ops.activation(norm2.forward(ops, &h, style, segments), slope(SLOPE));
-        ops.scale_all(ops.add(conv2.forward(ops, &h, segments), &shortcut), FRAC_1_SQRT_2)
+        StyleBlockWork { shortcut, second: false, conv: PartialConv::new(h) }
+    }
+}
+
+/// Style block that is computed in units: some rows of a convolution, and the norm behind the first one.
+pub struct StyleBlockWork<O: Ops> {
+    shortcut: O::T,
+    /// True for the second convolution.
+    second: bool,
+    conv: PartialConv<O>,
+}
+
+impl<O: Ops> StyleBlockWork<O> {
+    /// Computes a unit of at most about `most` multiplications; returns the result once it is whole.
+    pub fn step(mut self, ops: &O, block: &StyleBlock<O>, style: &O::T, most: usize) -> ControlFlow<O::T, Self> {
+        match self.conv.step(ops, &block.convs[usize::from(self.second)], most) {
+            Break(h) if self.second => Break(ops.scale_all(ops.add(h, &self.shortcut), FRAC_1_SQRT_2)),
+            Break(h) => {
+                let h = block.norms[1].forward(ops, &h, style, &one_segment(ops, ops.rows(&h)));
+                (self.second, self.conv) = (true, PartialConv::new(ops.activation(h, slope(SLOPE))));
+                Continue(self)
+            }
+            Continue(conv) => {
+                self.conv = conv;
+                Continue(self)
+            }
+        }
     }
 }
 

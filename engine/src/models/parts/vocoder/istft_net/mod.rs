@@ -2,7 +2,8 @@
 //! of an inverse Fourier transform.
 //!
 //! Its norms take mean and variance of each channel over the whole clause, so no layer can begin before the layer
-//! below it has ended. The last convolution and the inverse transform have no norm: they run in any split.
+//! below it has ended. A convolution is computed some rows at a time ([`PartialConv`]), so that none takes long. The last
+//! convolution and the inverse transform have no norm: they run in any split.
 //!
 //! - [`blocks`]: norms with a style, and the residual blocks of them
 //! - [`source`]: sines of a pitch, and their spectra
@@ -12,12 +13,15 @@ pub mod blocks;
 pub mod config;
 pub mod source;
 
+use std::ops::ControlFlow;
+
 use repartee_kernels::{Ops, WeightLayout};
 
-use self::blocks::{SnakeBlock, slope};
+use self::blocks::{SnakeBlock, SnakeBlockWork, slope};
 use self::config::IstftNetConfig;
-use super::segment_conv::{SegmentConv, SegmentUpsample};
+use super::segment_conv::{PartialConv, SegmentConv, SegmentUpsample};
 use crate::models::load_error::LoadError;
+use crate::models::parts::lists::{list, row};
 use crate::models::parts::weights::Weights;
 use crate::weight_policy::WeightPolicy;
 
@@ -94,35 +98,61 @@ impl<O: Ops> IstftNet<O> {
         self.config.resblock_kernel_sizes.len()
     }
 
-    /// Computes the rows that a level's source adds: `windows` has for each row the numbers of the spectra that it reads
+    /// Begins the rows that a level's source adds: `windows` has for each row the numbers of the spectra that it reads
     /// ([`source::windows`]).
-    pub fn noise(&self, ops: &O, level: usize, windows: &O::T, style: &O::T, rows: &O::Index) -> O::T {
-        let Level { noise_conv: (weight, bias), noise_block, .. } = &self.levels[level];
-        noise_block.forward(ops, ops.linear(windows, weight, Some(bias)), style, rows)
+    pub fn noise(&self, ops: &O, level: usize, windows: &O::T) -> SnakeBlockWork<O> {
+        let (weight, bias) = &self.levels[level].noise_conv;
+        SnakeBlockWork::new(ops.linear(windows, weight, Some(bias)))
     }
 
-    /// Upsamples the rows of a level and adds the source's. `from` has the rows of the result before that, if it has one
-    /// more.
-    pub fn raise(
+    /// Computes a unit of [`IstftNet::noise`], of at most about `most` multiplications.
+    pub fn noise_step(
         &self,
         ops: &O,
         level: usize,
-        x: O::T,
-        source: O::T,
-        below: &O::Index,
-        from: Option<&O::Index>,
-    ) -> O::T {
-        let x = self.levels[level].upsample.forward(ops, &ops.activation(x, slope(SLOPE)), below);
-        let x = match from {
-            Some(from) => ops.gather_at(&x, from),
-            None => x,
-        };
-        ops.add(source, &x)
+        work: SnakeBlockWork<O>,
+        style: &O::T,
+        most: usize,
+    ) -> ControlFlow<O::T, SnakeBlockWork<O>> {
+        work.step(ops, &self.levels[level].noise_block, style, most)
     }
 
-    /// Computes one of the parallel residual blocks of a level.
-    pub fn block(&self, ops: &O, (level, block): (usize, usize), x: &O::T, style: &O::T, rows: &O::Index) -> O::T {
-        self.levels[level].blocks[block].forward(ops, ops.copy(x), style, rows)
+    /// Begins the upsampling of a level's rows.
+    pub fn upsampling(&self, ops: &O, x: O::T) -> PartialConv<O> {
+        PartialConv::new(ops.activation(x, slope(SLOPE)))
+    }
+
+    /// Computes a unit of [`IstftNet::upsampling`].
+    pub fn upsample_step(
+        &self,
+        ops: &O,
+        level: usize,
+        work: PartialConv<O>,
+        most: usize,
+    ) -> ControlFlow<O::T, PartialConv<O>> {
+        self.levels[level].upsample.step(ops, work, most)
+    }
+
+    /// Adds the source's rows to a level's upsampled ones. The last level has one row more than its input gives: the second
+    /// row is repeated before the first.
+    pub fn raised(&self, ops: &O, level: usize, x: &O::T, source: O::T) -> O::T {
+        if level + 1 < self.levels.len() {
+            return ops.add(source, x);
+        }
+        let reflected: Vec<u32> = [1, 0].into_iter().chain(1..row(ops.rows(&source) - 1)).collect();
+        ops.add(source, &ops.gather_at(x, &list(ops, &reflected)))
+    }
+
+    /// Computes a unit of one of the parallel residual blocks of a level.
+    pub fn block_step(
+        &self,
+        ops: &O,
+        (level, block): (usize, usize),
+        work: SnakeBlockWork<O>,
+        style: &O::T,
+        most: usize,
+    ) -> ControlFlow<O::T, SnakeBlockWork<O>> {
+        work.step(ops, &self.levels[level].blocks[block], style, most)
     }
 
     /// Rows on either side of a row that its spectrum depends on.
