@@ -13,7 +13,7 @@ use repartee_engine::internals::{
     BatchEntry, Checkpoint, Element, Model, Outbox, ResponseParams, StageItem, load_model,
 };
 use repartee_engine::{EngineConfig, Source};
-use repartee_engine_api::{Role, Sampling};
+use repartee_engine_api::{AnswerForm, Role, Sampling};
 
 const ROWS: [usize; 12] = [1, 2, 4, 8, 9, 16, 17, 32, 64, 65, 128, 256];
 const SLOTS: [usize; 10] = [1, 2, 3, 4, 8, 9, 16, 17, 32, 64];
@@ -82,6 +82,7 @@ fn params(slot: usize) -> ResponseParams {
         audio: true,
         streamed: false,
         tools: std::sync::Arc::default(),
+        form: AnswerForm::Free,
         max_tokens: 100,
         sampling: Some(sampling),
     }

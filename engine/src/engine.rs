@@ -178,6 +178,7 @@ impl Engine {
             answers: model.answers(),
             audio_output: model.codec.is_some(),
             tools: model.template.tools().is_some(),
+            answer_forms: model.template.holds_forms(),
             transcribes: model.transcribes(config.transcribes),
             hearing: model.hearing_info(config.translates),
             given_text: model.codec.is_some() && model.template.streamed(&[]).is_some(),

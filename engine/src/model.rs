@@ -175,6 +175,11 @@ pub trait PromptTemplate: Send {
         false
     }
 
+    /// True if answers can be held to a form ([`Respond::form`](repartee_engine_api::Respond::form)).
+    fn holds_forms(&self) -> bool {
+        false
+    }
+
     /// True if later prompts contain the codes of the model's own speech.
     fn keeps_speech(&self) -> bool {
         false

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use repartee_engine_api::{EngineUsage, Sampling, SessionError, Tool};
+use repartee_engine_api::{AnswerForm, EngineUsage, Sampling, SessionError, Tool};
 use repartee_spoken::SpokenOptions;
 
 use crate::elements::Element;
@@ -26,6 +26,8 @@ pub struct ResponseParams {
     pub streamed: bool,
     /// Functions that the model may call, for a stage that does not read them in the prompt.
     pub tools: Arc<[Tool]>,
+    /// Form that the answer is held to.
+    pub form: AnswerForm,
     /// Upper bound of text tokens.
     pub max_tokens: u32,
     /// Sampling of the text; `None` for the checkpoint's generation config.

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::AnswerForm;
 #[cfg(doc)]
 use super::{Event, FinishReason, HearingInfo, ModelInfo, SessionError};
 
@@ -216,6 +217,8 @@ pub struct Respond {
     pub instructions: Option<String>,
     /// Tools in place of the session's.
     pub tools: Option<Vec<Tool>>,
+    /// Form that the answer is held to, by models of [`ModelInfo::answer_forms`]; others ignore it.
+    pub form: AnswerForm,
     /// Upper bound of text tokens; `None` for the model's default.
     pub max_tokens: Option<u32>,
     /// Sampling of the text; `None` for the checkpoint's generation config.
@@ -290,6 +293,7 @@ impl Respond {
             background: false,
             instructions: None,
             tools: None,
+            form: AnswerForm::Free,
             max_tokens: None,
             sampling: None,
             seed: 0,

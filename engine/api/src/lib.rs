@@ -4,6 +4,7 @@
 //! engine thread never waits for a caller: a session whose event queue is full is not runnable until the caller has
 //! read (backpressure). Dropping the handle ends the session and frees its resources.
 //!
+//! - [`answer_form`]: form that an answer is held to
 //! - [`command`]: commands of the caller
 //! - [`event`]: events of a session
 //! - [`error`]: errors of commands, responses, sessions and voices
@@ -16,6 +17,7 @@
 //!
 //! [`link`] creates both ends. The engine holds the other one ([`SessionPeer`]); in tests a scripted engine does.
 
+pub mod answer_form;
 pub mod command;
 pub mod error;
 pub mod event;
@@ -27,6 +29,7 @@ pub mod tenant;
 pub mod transcript;
 pub mod work;
 
+pub use answer_form::{AnswerForm, JsonSchema};
 pub use command::{
     Command, InsertAt, ItemId, Listen, MAX_STRETCH, MessageContent, Respond, ResponseId, ResponseInput, Role, Sampling,
     SlicePolicy, Tool, Transcribe,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{RemoteFailure, Sampling, Tool, WakeSignal};
+use super::{AnswerForm, RemoteFailure, Sampling, Tool, WakeSignal};
 
 /// Language model outside of the engine.
 pub trait RemoteThinker: fmt::Debug + Send + Sync + 'static {
@@ -27,6 +27,8 @@ pub struct RemoteRequest {
     pub messages: Vec<RemoteMessage>,
     /// Functions that the model may call.
     pub tools: Vec<Tool>,
+    /// Form that the answer is held to.
+    pub form: AnswerForm,
     /// Upper bound of the answer's tokens; `None` for the server's.
     pub max_tokens: Option<u32>,
     /// Sampling of the text; `None` for the server's.

@@ -35,6 +35,8 @@ pub struct ModelInfo {
     pub audio_output: bool,
     /// True if the model can call tools.
     pub tools: bool,
+    /// True if its answers can be held to a form ([`Respond::form`]).
+    pub answer_forms: bool,
     /// True if the model transcribes its input audio on request.
     pub transcribes: bool,
     /// Languages, times and translation of what it hears.

@@ -203,6 +203,8 @@ impl Stage for VoiceBridge {
 mod tests {
     use repartee_spoken::SpokenOptions;
 
+    use repartee_engine_api::AnswerForm;
+
     use super::*;
     use crate::elements::ElementValue;
     use crate::models::parts::clause_reader::ClauseTemplate;
@@ -227,6 +229,7 @@ mod tests {
             streamed: false,
             max_tokens: 100,
             tools: [].into(),
+            form: AnswerForm::Free,
             sampling: None,
         })
     }

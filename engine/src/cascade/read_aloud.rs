@@ -193,7 +193,7 @@ impl Stage for ReadAloudStage {
 
 #[cfg(test)]
 mod tests {
-    use repartee_engine_api::Role;
+    use repartee_engine_api::{AnswerForm, Role};
 
     use super::*;
     use crate::models::parts::given_text_stage::GivenTextStage;
@@ -208,6 +208,7 @@ mod tests {
             streamed,
             max_tokens: 9,
             tools: [].into(),
+            form: AnswerForm::Free,
             sampling: None,
         }
     }

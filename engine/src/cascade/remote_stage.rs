@@ -83,6 +83,7 @@ impl RemoteStage {
         let request = RemoteRequest {
             messages: messages(elements),
             tools: params.tools.to_vec(),
+            form: params.form.clone(),
             max_tokens: (params.max_tokens < u32::MAX).then_some(params.max_tokens),
             sampling: params.sampling,
         };

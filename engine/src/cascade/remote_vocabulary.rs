@@ -109,6 +109,11 @@ impl PromptTemplate for RemoteTemplate {
         Some(ids.iter().map(|&id| Element::token(Role::Assistant, id)).collect())
     }
 
+    /// The server is asked for the form.
+    fn holds_forms(&self) -> bool {
+        true
+    }
+
     fn tools(&self) -> Option<&dyn ToolTemplate> {
         Some(self)
     }

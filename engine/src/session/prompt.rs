@@ -68,6 +68,7 @@ impl Session {
             audio: pending.request.audio,
             streamed: pending.request.streamed,
             tools: pending.tools.clone(),
+            form: pending.request.form.clone(),
             max_tokens: most,
             sampling: pending.request.sampling,
         };

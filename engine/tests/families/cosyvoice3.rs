@@ -19,7 +19,7 @@ use repartee_engine::internals::{
     BatchEntry, Checkpoint, Element, Model, Outbox, ResponseParams, Stage, StageEnd, StageItem, load_model,
 };
 use repartee_engine::{EngineConfig, Source, WeightPolicy};
-use repartee_engine_api::Role;
+use repartee_engine_api::{AnswerForm, Role};
 use repartee_engine_testkit::speech::copy;
 use repartee_engine_testkit::{Expected, difference, folder};
 use repartee_kernels::cpu::Cpu;
@@ -62,6 +62,7 @@ fn params(voice: &str, streamed: bool) -> ResponseParams {
         audio: true,
         streamed,
         tools: Vec::new().into(),
+        form: AnswerForm::Free,
         max_tokens: 1000,
         sampling: None,
     }

@@ -18,6 +18,7 @@ use repartee_engine::internals::{
     WindowInput, load_model,
 };
 use repartee_engine::{EngineConfig, Source, WeightPolicy};
+use repartee_engine_api::AnswerForm;
 use repartee_engine_testkit::speech::{copy, difference_of_ids, zero};
 use repartee_engine_testkit::{Expected, difference, folder};
 use repartee_kernels::cpu::{Cpu, Tensor};
@@ -153,6 +154,7 @@ fn samples(folder: &Path, frames: &[Vec<u32>], windows: [usize; 3], piece: usize
         audio: true,
         streamed: false,
         tools: Vec::new().into(),
+        form: AnswerForm::Free,
         max_tokens: 1000,
         sampling: None,
     };

@@ -5,7 +5,7 @@ use repartee_engine::internals::{
     BatchEntry, Checkpoint, Element, Model, Outbox, ResponseParams, StageItem, load_model,
 };
 use repartee_engine::{EngineConfig, Source};
-use repartee_engine_api::Role;
+use repartee_engine_api::{AnswerForm, Role};
 use repartee_engine_testkit::folder;
 
 const THINKER: usize = 0;
@@ -25,6 +25,7 @@ fn params() -> ResponseParams {
         audio: true,
         streamed: false,
         tools: std::sync::Arc::default(),
+        form: AnswerForm::Free,
         max_tokens: 100,
         sampling: None,
     }

@@ -12,7 +12,7 @@ use repartee_engine::internals::{
     ToolCallTokens, ToolTemplate, load_model,
 };
 use repartee_engine::{EngineConfig, Source, StageConfig};
-use repartee_engine_api::{Command, Event, FinishReason, Respond, Role, SessionHandle, Tool};
+use repartee_engine_api::{AnswerForm, Command, Event, FinishReason, Respond, Role, SessionHandle, Tool};
 
 use repartee_engine_testkit::driven::{Driven, drive, submit};
 use repartee_engine_testkit::folder;
@@ -64,6 +64,7 @@ fn params() -> ResponseParams {
         audio: true,
         streamed: false,
         tools: std::sync::Arc::default(),
+        form: AnswerForm::Free,
         max_tokens: 100,
         sampling: None,
     }

@@ -15,6 +15,7 @@ const RESERVED: &[&str] = &[
     "model",
     "n",
     "parallel_tool_calls",
+    "response_format",
     "seed",
     "stop",
     "stream",
@@ -144,6 +145,8 @@ pub struct ChatRequest {
     pub tool_choice: Option<ToolChoice>,
     /// False for at most one call; sent only with functions.
     pub parallel_tool_calls: Option<bool>,
+    /// Form of the answer, as servers read it: `{"type": "json_schema", ...}`.
+    pub response_format: Option<Value>,
     /// Temperature of the sampling; 0 is greedy.
     pub temperature: Option<f64>,
     /// Nucleus of the sampling, 0 to 1.
@@ -184,6 +187,8 @@ struct Body<'a> {
     tool_choice: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     parallel_tool_calls: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_format: Option<&'a Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -230,6 +235,7 @@ impl ChatRequest {
             // Servers reject these without functions.
             tool_choice: self.tool_choice.as_ref().filter(|_| with_tools).map(ToolChoice::json),
             parallel_tool_calls: self.parallel_tool_calls.filter(|_| with_tools),
+            response_format: self.response_format.as_ref(),
             temperature: self.temperature,
             top_p: self.top_p,
             max_tokens: self.max_tokens.filter(|_| field == MaxTokensField::MaxTokens),
@@ -286,6 +292,7 @@ mod tests {
             }],
             tool_choice: Some(ToolChoice::Function("f".into())),
             parallel_tool_calls: Some(false),
+            response_format: Some(json!({"type": "json_object"})),
             temperature: Some(0.7),
             top_p: Some(0.9),
             max_tokens: Some(64),
@@ -312,6 +319,7 @@ mod tests {
             }}],
             "tool_choice": {"type": "function", "function": {"name": "f"}},
             "parallel_tool_calls": false,
+            "response_format": {"type": "json_object"},
             "temperature": 0.7,
             "top_p": 0.9,
             "max_tokens": 64,

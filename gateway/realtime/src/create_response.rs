@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use repartee_engine_api::{Command, EngineUsage, FinishReason, Respond, ResponseId, ResponseInput, Tool};
+use repartee_engine_api::{AnswerForm, Command, EngineUsage, FinishReason, Respond, ResponseId, ResponseInput, Tool};
 use repartee_media::tempo::Tempo;
 use repartee_protocol::beta::renew_response;
 use repartee_protocol::extension::EventExtension;
@@ -52,6 +52,8 @@ pub(super) struct ResponseRequest {
     parallel_calls: bool,
     instructions: Option<String>,
     tools: Option<Vec<Tool>>,
+    /// Form that `tool_choice` holds the answer to.
+    form: AnswerForm,
     input: Option<Vec<ResponseInput>>,
     metadata: Option<Map<String, Value>>,
     /// True if the response adds no item to the conversation.
@@ -131,6 +133,7 @@ impl RealtimeSession {
             parallel_calls: self.config.parallel_tool_calls.unwrap_or(true),
             instructions: None,
             tools: None,
+            form: tools::form(&self.config.tool_choice),
             input: None,
             metadata: None,
             out_of_band: false,
@@ -174,6 +177,7 @@ impl RealtimeSession {
         let mut warnings = Vec::new();
         let mut input = overrides.input.as_deref().map(|items| self.request_input(items, &mut warnings)).transpose()?;
         let mut tools = self.request_tools(&overrides)?;
+        let mut form = tools::form(overrides.tool_choice.as_ref().unwrap_or(&self.config.tool_choice));
         // A request with tools or an input of its own knows what it asks for.
         if !out_of_band
             && input.is_none()
@@ -185,7 +189,7 @@ impl RealtimeSession {
             warnings.push(format!(
                 "tools: `{name}` was called twice with equal arguments: this response calls no function"
             ));
-            (input, tools) = (Some(repeated.input), Some(Vec::new()));
+            (input, tools, form) = (Some(repeated.input), Some(Vec::new()), AnswerForm::Free);
         }
         let voice = self.request_voice(&overrides);
         let output = overrides.audio.and_then(|audio| audio.output).unwrap_or_default();
@@ -212,6 +216,7 @@ impl RealtimeSession {
             parallel_calls: overrides.parallel_tool_calls.or(self.config.parallel_tool_calls).unwrap_or(true),
             instructions: overrides.instructions,
             tools,
+            form,
             input,
             metadata: overrides.metadata,
             out_of_band,
@@ -368,6 +373,7 @@ impl RealtimeSession {
             instructions: request.instructions,
             // A response with given text calls no functions.
             tools: if request.reads && self.setup.model.tools { Some(Vec::new()) } else { request.tools },
+            form: if request.reads { AnswerForm::Free } else { request.form },
             streamed: request.reads,
             max_tokens: request.max_tokens.count(),
             seed: self.setup.seed,

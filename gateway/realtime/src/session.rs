@@ -42,6 +42,7 @@ use super::transcriber::Transcriber;
 ///     answers: true,
 ///     audio_output: true,
 ///     tools: false,
+///     answer_forms: false,
 ///     transcribes: false,
 ///     hearing: HearingInfo::default(),
 ///     given_text: false,

@@ -1,6 +1,6 @@
 //! Function tools: parses the client's definitions into the engine's.
 
-use repartee_engine_api::{ModelInfo, Tool};
+use repartee_engine_api::{AnswerForm, ModelInfo, Tool};
 use repartee_protocol::{ErrorBody, ErrorKind};
 use serde_json::Value;
 
@@ -48,7 +48,7 @@ fn function(tool: &Value, at: &str) -> Result<Tool, ErrorBody> {
     Ok(Tool { name: name.to_owned(), description, parameters })
 }
 
-/// Rejects an unsupported `tool_choice`: a model cannot be forced to call a function. `tools` are those that it chooses
+/// Rejects an unsupported `tool_choice`: not every model can be forced to call a function. `tools` are those that it chooses
 /// from, `param` is the path of the field.
 pub(super) fn check_choice(choice: &Value, tools: &[Value], model: &ModelInfo, param: &str) -> Result<(), ErrorBody> {
     if choice == "auto" || choice == "none" {
@@ -57,7 +57,7 @@ pub(super) fn check_choice(choice: &Value, tools: &[Value], model: &ModelInfo, p
     let named = choice.get("name").and_then(Value::as_str).filter(|_| choice["type"] == "function");
     let known = |name: &str| tools.iter().any(|tool| is_function(tool) && tool["name"] == name);
     let message = if choice != "required" && named.is_none() {
-        "a `tool_choice` is `auto` or `none`; `required` and a function by its name are not served".to_owned()
+        "a `tool_choice` is `auto`, `none`, `required` or a function by its name".to_owned()
     } else if !model.tools {
         format!("`{}` calls no functions: `tool_choice` is `auto` or `none`", model.name)
     } else if !tools.iter().any(is_function) {
@@ -65,6 +65,8 @@ pub(super) fn check_choice(choice: &Value, tools: &[Value], model: &ModelInfo, p
     } else if let Some(name) = named.filter(|name| !known(name)) {
         let name: String = name.chars().take(MAX_NAME).collect();
         format!("`tool_choice` demands a call of `{name}`, which is no function among the `tools`")
+    } else if model.answer_forms {
+        return Ok(());
     } else {
         format!(
             "`{}` cannot be forced to call a function: `tool_choice` is `auto` or `none`; ask for the call in the \
@@ -73,6 +75,15 @@ pub(super) fn check_choice(choice: &Value, tools: &[Value], model: &ModelInfo, p
         )
     };
     Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param(param))
+}
+
+/// Form that a `tool_choice` holds answers to.
+pub(super) fn form(choice: &Value) -> AnswerForm {
+    match choice["name"].as_str() {
+        Some(name) => AnswerForm::Call(name.to_owned()),
+        None if choice == "required" => AnswerForm::Calls,
+        None => AnswerForm::Free,
+    }
 }
 
 /// Creates the error for the result of an unknown function call.

@@ -50,8 +50,10 @@ struct ModelCapabilities {
     audio_output: bool,
     /// True if it can call functions.
     tools: bool,
-    /// Supported values of `tool_choice`.
-    tool_choice: [&'static str; 2],
+    /// Supported values of `tool_choice`; `function` is a function by its name.
+    tool_choice: &'static [&'static str],
+    /// Supported types of `response_format` in chat completions.
+    response_format: &'static [&'static str],
     /// True if the caller's audio is transcribed.
     transcription: bool,
     /// True if it translates what it hears into English.
@@ -82,7 +84,8 @@ impl ModelCapabilities {
             answers: info.answers,
             audio_output: info.audio_output,
             tools: info.tools,
-            tool_choice: ["auto", "none"],
+            tool_choice: if info.answer_forms { &["auto", "none", "required", "function"] } else { &["auto", "none"] },
+            response_format: if info.answer_forms { &["text", "json_object", "json_schema"] } else { &["text"] },
             transcription: info.transcribes,
             translation: info.hearing.translates,
             word_times: info.hearing.word_times,

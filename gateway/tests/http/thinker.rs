@@ -91,6 +91,55 @@ async fn server_text_is_the_answer() {
     }
 }
 
+#[tokio::test]
+async fn forms_are_demanded_of_the_server() {
+    let (requests, mut received) = mpsc::channel(QUEUE);
+    let llm = TestServer::new(move |_, mut peer| {
+        let requests = requests.clone();
+        async move {
+            while let Some(request) = peer.try_request().await {
+                requests.send(request).await.unwrap();
+                peer.send(answer("{\"city\": \"Lima\"}")).await;
+            }
+        }
+    });
+    let server = Cascade::serve(&llm.listen().await, None, |_| {}).await;
+    let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}});
+    let format = json!({"type": "json_schema", "json_schema": {"name": "city", "schema": schema, "strict": true}});
+    let reply = ask(&server, false, json!({"response_format": format})).await;
+    assert_eq!(reply.status, 200, "{}", reply.body);
+    assert_eq!(received.recv().await.unwrap().json()["response_format"], format);
+    let reply = ask(&server, false, json!({"response_format": {"type": "json_object"}})).await;
+    assert_eq!(reply.status, 200, "{}", reply.body);
+    assert_eq!(received.recv().await.unwrap().json()["response_format"], json!({"type": "json_object"}));
+    for (format, param) in [
+        (json!({"type": "json_schema"}), "name"),
+        (json!({"type": "json_schema", "json_schema": {"name": "x"}}), "schema"),
+        (json!({"type": "json_schema", "json_schema": {"name": "x", "schema": schema, "strict": "yes"}}), "strict"),
+        (
+            json!({"type": "json_schema", "json_schema": {"name": "x", "schema": {"const": "x".repeat(70_000)}}}),
+            "schema",
+        ),
+    ] {
+        let reply = ask(&server, false, json!({"response_format": format})).await;
+        assert_eq!(reply.status, 400, "{format}");
+        let error = &reply.json()["error"];
+        assert_eq!(error["param"], format!("response_format.json_schema.{param}"), "{error}");
+    }
+
+    let mut client = server.connect().await;
+    let tool = json!({"type": "function", "name": "weather", "parameters": {"type": "object"}});
+    let choice = json!({"type": "function", "name": "weather"});
+    client.send(json!({"type": "session.update", "session": {"tools": [tool], "tool_choice": choice}})).await;
+    client.expect("session.updated").await;
+    let content = json!([{"type": "input_text", "text": "Is it warm?"}]);
+    let item = json!({"type": "message", "role": "user", "content": content});
+    client.send(json!({"type": "conversation.item.create", "item": item})).await;
+    client.send(json!({"type": "response.create"})).await;
+    let asked = received.recv().await.unwrap().json();
+    assert_eq!(asked["tool_choice"], json!({"type": "function", "function": {"name": "weather"}}));
+}
+
 /// Plays one misbehaviour after a request.
 async fn misbehave(row: &'static str, peer: &mut ServerEnd) {
     let stream = |parts: &[String]| format!("{STREAM_HEAD}{}", chunk(&parts.concat()));

@@ -8,7 +8,7 @@ use repartee_engine::internals::{
     BatchEntry, Checkpoint, Element, Outbox, ResponseParams, Stage, StageItem, load_model,
 };
 use repartee_engine::{EngineConfig, WeightPolicy};
-use repartee_engine_api::Role;
+use repartee_engine_api::{AnswerForm, Role};
 use repartee_report::ReportRow;
 
 use super::speakers::drawn;
@@ -37,6 +37,7 @@ fn params() -> ResponseParams {
         audio: true,
         streamed: false,
         tools: Vec::new().into(),
+        form: AnswerForm::Free,
         max_tokens: 1000,
         sampling: None,
     }

@@ -53,6 +53,7 @@ impl ScriptedEngine {
             answers: true,
             audio_output: true,
             tools: true,
+            answer_forms: false,
             transcribes: script.has_transcription,
             hearing: HearingInfo::default(),
             given_text: true,

@@ -124,7 +124,7 @@ impl InterleavingScript for TurnScript {
 
 #[cfg(test)]
 mod tests {
-    use repartee_engine_api::Role;
+    use repartee_engine_api::{AnswerForm, Role};
 
     use super::*;
 
@@ -146,6 +146,7 @@ mod tests {
             audio,
             streamed: false,
             tools: Vec::new().into(),
+            form: AnswerForm::Free,
             max_tokens,
             sampling: None,
         }

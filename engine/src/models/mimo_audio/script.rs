@@ -61,6 +61,8 @@ pub fn most_patches(positions: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use repartee_engine_api::AnswerForm;
+
     use super::*;
 
     fn params(max_tokens: u32, audio: bool) -> ResponseParams {
@@ -71,6 +73,7 @@ mod tests {
             audio,
             streamed: false,
             tools: Vec::new().into(),
+            form: AnswerForm::Free,
             max_tokens,
             sampling: None,
         }

@@ -165,7 +165,7 @@ impl Stage for GivenTextStage {
 
 #[cfg(test)]
 mod tests {
-    use repartee_engine_api::Role;
+    use repartee_engine_api::{AnswerForm, Role};
 
     use super::*;
 
@@ -181,6 +181,7 @@ mod tests {
             streamed: true,
             max_tokens: 9,
             tools: [].into(),
+            form: AnswerForm::Free,
             sampling: None,
         };
         let token = |id| StageItem::Streamed(vec![Element::token(Role::User, id)]);

@@ -84,6 +84,8 @@ impl Iterator for ReadQueue {
 
 #[cfg(test)]
 mod tests {
+    use repartee_engine_api::AnswerForm;
+
     use super::*;
 
     fn elements(role: Role, ids: &[u32]) -> Vec<Element> {
@@ -100,6 +102,7 @@ mod tests {
             streamed,
             max_tokens,
             tools: [].into(),
+            form: AnswerForm::Free,
             sampling: None,
         };
         ReadQueue::new(&params, prompt)

@@ -2,6 +2,7 @@
 
 use repartee_engine::internals::{BatchEntry, Model, Outbox, ResponseParams, Stage, StageEnd, StageItem};
 use repartee_engine::internals::{Message, MessageKind};
+use repartee_engine_api::AnswerForm;
 
 use super::*;
 
@@ -31,6 +32,7 @@ fn params() -> ResponseParams {
         audio: true,
         streamed: false,
         tools: Vec::new().into(),
+        form: AnswerForm::Free,
         max_tokens: 1000,
         sampling: None,
     }

@@ -3,7 +3,7 @@
 
 use repartee_engine::internals::{BatchEntry, Model, Outbox, ResponseParams, StageEnd, StageItem, load_model};
 use repartee_engine::{EngineConfig, HandOff};
-use repartee_engine_api::{Command, FinishReason, Respond};
+use repartee_engine_api::{AnswerForm, Command, FinishReason, Respond};
 
 use super::{NAME, open};
 use repartee_engine_testkit::driven::{Response, drive, submit};
@@ -45,6 +45,7 @@ fn sound(model: &mut Model, codes: &[u32], request: &Respond) -> Vec<f32> {
         audio: true,
         streamed: false,
         tools: std::sync::Arc::default(),
+        form: AnswerForm::Free,
         max_tokens: 100,
         sampling: None,
     };

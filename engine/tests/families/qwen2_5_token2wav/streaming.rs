@@ -8,7 +8,7 @@ use repartee_engine::internals::qwen2_5_omni::{Noise, Voice};
 use repartee_engine::internals::{
     BatchEntry, Device, EdgeKind, Outbox, ResponseParams, SlotCounts, Stage, StageEnd, StageItem,
 };
-use repartee_engine_api::SessionError;
+use repartee_engine_api::{AnswerForm, SessionError};
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::cpu::pool::Pool;
 use repartee_kernels::random::uniform;
@@ -39,6 +39,7 @@ fn params(seed: u64, voice: usize) -> ResponseParams {
         audio: true,
         streamed: false,
         tools: std::sync::Arc::default(),
+        form: AnswerForm::Free,
         max_tokens: 100,
         sampling: None,
     }

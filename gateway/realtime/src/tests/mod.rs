@@ -51,6 +51,7 @@ fn model() -> ModelInfo {
         answers: true,
         audio_output: true,
         tools: true,
+        answer_forms: false,
         transcribes: true,
         hearing: HearingInfo::default(),
         given_text: true,

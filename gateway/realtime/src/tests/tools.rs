@@ -1,7 +1,7 @@
 //! Function tools.
 
 use repartee_engine_api::{
-    Command, Event, FinishReason, InsertAt, MessageContent, ModelInfo, ResponseId, ResponseInput, Tool,
+    AnswerForm, Command, Event, FinishReason, InsertAt, MessageContent, ModelInfo, ResponseId, ResponseInput, Tool,
 };
 use repartee_media::vad::TurnEvent;
 use serde_json::{Value, json};
@@ -237,6 +237,25 @@ fn forced_calls_are_refused() {
 }
 
 #[test]
+fn forced_calls_hold_answers_to_their_form() {
+    let mut harness = Harness::with_model(Delivery::Unpaced, ModelInfo { answer_forms: true, ..model() });
+    harness.update(json!({"tools": [weather()], "tool_choice": {"type": "function", "name": "weather"}}));
+    assert_eq!(harness.core.config().tool_choice["name"], "weather");
+    harness.message("a", "Is it warm?");
+    harness.create_response();
+    assert_eq!(harness.last_respond().unwrap().form, AnswerForm::Call("weather".into()));
+    for (choice, form) in [(json!("required"), AnswerForm::Calls), (json!("none"), AnswerForm::Free)] {
+        let response = harness.last_respond().unwrap().response;
+        harness.engine_finished(response, FinishReason::Stop);
+        harness.client(json!({"type": "response.create", "response": {"tool_choice": choice}}));
+        assert_eq!(harness.last_respond().unwrap().form, form);
+    }
+    // A function that is none is refused by any model.
+    harness.update(json!({"tool_choice": {"type": "function", "name": "time"}}));
+    assert_eq!(harness.events.last().unwrap()["error"]["param"], "session.tool_choice");
+}
+
+#[test]
 fn refused_choices_say_why() {
     let message = |model: ModelInfo, tools: Value, choice: &Value| {
         let mut harness = Harness::with_model(Delivery::Unpaced, model);
@@ -257,8 +276,8 @@ fn refused_choices_say_why() {
         (model(), &json!([]), &required, "has no function"),
         (model(), &json!([{"type": "mcp", "server_label": "x"}]), &required, "has no function"),
         (without(), &tools, &required, "calls no functions"),
-        (model(), &tools, &json!({"type": "function"}), "not served"),
-        (model(), &tools, &json!(3), "not served"),
+        (model(), &tools, &json!({"type": "function"}), "a function by its name"),
+        (model(), &tools, &json!(3), "a function by its name"),
     ] {
         let written = message(model, tools.clone(), choice);
         assert!(written.contains(part), "{written}");

@@ -210,7 +210,7 @@ impl CompletionPlan {
         if request.n.is_some_and(|n| n != 1) {
             return refuse("n", "n has to be 1: the server gives one answer");
         }
-        demands::check(request.tool_choice.as_ref(), request.response_format.as_ref())?;
+        let form = demands::form(request.tool_choice.as_ref(), request.response_format.as_ref(), info)?;
         plan.audio = audio_format(&request, plan.stream, info.audio_output)?;
         let sampling = sampling(&request)?;
         let voice = plan.voice(request.audio.as_ref(), info)?;
@@ -218,6 +218,7 @@ impl CompletionPlan {
         plan.commands.push(Command::Respond(Respond {
             voice,
             audio: plan.audio.is_some(),
+            form,
             max_tokens: request.max_completion_tokens.or(request.max_tokens),
             sampling,
             seed: request.seed.unwrap_or(0).cast_unsigned(),

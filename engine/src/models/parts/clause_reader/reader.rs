@@ -181,6 +181,8 @@ impl Stage for ClauseReader {
 
 #[cfg(test)]
 mod tests {
+    use repartee_engine_api::AnswerForm;
+
     use super::*;
     use crate::stage::StageEnd;
 
@@ -195,7 +197,17 @@ mod tests {
 
     fn params(streamed: bool, audio: bool, max_tokens: u32) -> ResponseParams {
         let (voice, tools) = ("any".to_owned(), [].into());
-        ResponseParams { response: 1, seed: 2, voice, audio, streamed, tools, max_tokens, sampling: None }
+        ResponseParams {
+            response: 1,
+            seed: 2,
+            voice,
+            audio,
+            streamed,
+            tools,
+            form: AnswerForm::Free,
+            max_tokens,
+            sampling: None,
+        }
     }
 
     fn elements(reader: &ClauseReader, text: &str) -> Vec<Element> {

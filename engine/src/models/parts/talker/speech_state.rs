@@ -134,6 +134,8 @@ pub enum AfterUtterance {
 mod tests {
     use std::sync::Arc;
 
+    use repartee_engine_api::AnswerForm;
+
     use super::*;
 
     fn speech_state(tokens: &[u32]) -> SpeechState<(), u32> {
@@ -145,6 +147,7 @@ mod tests {
             audio: true,
             streamed: false,
             tools: Arc::default(),
+            form: AnswerForm::Free,
             max_tokens,
             sampling: None,
         };
