@@ -9,7 +9,7 @@ REPORT := target/report
 BUILT := $${CARGO_TARGET_DIR:-target}/release
 
 .DEFAULT_GOAL := help
-.PHONY: fuzz help run run-real test-real bench-real release test test-arm test-cuda gpu-pack test-long test-hostile screenshots conformance lint check-words bench bench-build loadtest knee numbers soak realtime-vs-chat graph setup-test bench-call bench-cascade bench-cluster bench-engine bench-families bench-heard bench-interruptions bench-turns bench-weights bench-size weight-loss eval-model eval-weights sound-sample
+.PHONY: fuzz help run run-real test-real bench-real release test test-arm test-cluster test-cuda gpu-pack test-long test-hostile screenshots conformance lint check-words bench bench-build loadtest knee numbers soak realtime-vs-chat graph setup-test bench-call bench-cascade bench-cluster bench-engine bench-families bench-heard bench-interruptions bench-turns bench-weights bench-size weight-loss eval-model eval-weights sound-sample
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,6 +58,10 @@ test-cuda:  ## Test the CUDA kernels and models on a simulated device, without a
 gpu-pack:  ## Build and pack the binaries that scripts/on-gpu.sh runs on a machine with a GPU: target/on-gpu.tar.xz, under 60 MiB
 	@$(SETUP) build cuda
 	CARGO=$(CARGO) scripts/on-gpu.sh pack
+
+test-cluster:  ## Test what there is of many nodes: the directory over a simulated network, and servers of one process that share calls (docs/cluster.md); compiles the gateway once more
+	@$(SETUP) build load
+	$(CARGO) test --release --workspace --features repartee/cluster --test directory --test cluster
 
 test-long:  ## Run all tests, including the long ones and `make test-cuda`; writes target/report/test-long.txt
 	@$(SETUP) build load tests prometheus recipe cuda fuzz thinkers

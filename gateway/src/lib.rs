@@ -13,6 +13,7 @@
 //! - [`telemetry`]: logs, and traces over OTLP
 //! - `hub`: checkpoints of the Hugging Face hub, with the feature of that name
 //! - `read_text`: given text in the form and in the pieces that a model reads
+//! - `cluster`: membership of a cluster of nodes, with the feature of that name
 //! - [`cli`]: commands besides serving
 //!
 //! Separate crates: `repartee-chat-client` (client of chat-completions servers), `repartee-protocol` (the wire), `repartee-realtime` (the realtime session as a state machine) and
@@ -25,6 +26,8 @@ pub mod auth;
 pub mod budget;
 pub mod call;
 pub mod cli;
+#[cfg(feature = "cluster")]
+pub mod cluster;
 pub mod config;
 pub mod headroom;
 pub mod heap;

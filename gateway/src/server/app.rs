@@ -74,6 +74,9 @@ pub(crate) struct AppState {
     pub(super) udp_mux: UdpMux,
     /// Calls by id.
     pub(super) calls: CallRegistry,
+    /// This node's part in a cluster, once it has joined one.
+    #[cfg(feature = "cluster")]
+    pub(super) cluster: std::sync::OnceLock<crate::cluster::membership::Membership>,
     /// Every call holds a strong clone. Weak here, because requests may outlive the server's run.
     pub(super) alive: mpsc::WeakSender<()>,
 }

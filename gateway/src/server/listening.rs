@@ -262,6 +262,8 @@ impl StartingServer {
                 traces,
                 udp_mux,
                 calls: CallRegistry::default(),
+                #[cfg(feature = "cluster")]
+                cluster: std::sync::OnceLock::new(),
                 alive: alive.downgrade(),
             };
             let app = Arc::new(app);
@@ -277,6 +279,10 @@ impl StartingServer {
                 health,
                 alive,
                 calls_ended,
+                #[cfg(feature = "cluster")]
+                member: None,
+                #[cfg(feature = "cluster")]
+                nodes: watch::Sender::new(1),
             })
         })
     }

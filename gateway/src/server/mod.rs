@@ -14,6 +14,7 @@
 //! - `caller`: the client of a request
 //! - `extract`: extractors whose refusals are errors of the API, compressed bodies
 //! - `keyless`: access to a server without keys
+//! - `cluster`: with the feature of that name, calls and requests on other nodes
 //! - `realtime`: `GET /v1/realtime`, the websocket
 //! - `calls`, `call_registry`: `POST /v1/realtime/calls`, WebRTC
 //! - `telephony`, `stream_signature`: `GET /v1/telephony/media-stream`, telephone calls
@@ -46,6 +47,8 @@ mod certificate_validity;
 mod chat;
 mod client_addr;
 mod client_secrets;
+#[cfg(feature = "cluster")]
+mod cluster;
 mod connections;
 mod control;
 mod descriptors;

@@ -21,6 +21,8 @@ use tokio::time::timeout;
 
 use super::api_error::ApiError;
 use super::app::AppState;
+#[cfg(feature = "cluster")]
+use super::cluster;
 use super::control::{AbortOnDrop, ControlThread};
 use super::keyless::{self, LocalOnlyPolicy};
 use super::listen::AcceptTask;
@@ -58,6 +60,12 @@ pub struct Server {
     pub(super) alive: mpsc::Sender<()>,
     /// Closed once every clone of `alive` is dropped.
     pub(super) calls_ended: mpsc::Receiver<()>,
+    /// Cluster that it joins when it serves.
+    #[cfg(feature = "cluster")]
+    pub(super) member: Option<crate::cluster::ClusterMember>,
+    /// Number of nodes in the cluster, this one included.
+    #[cfg(feature = "cluster")]
+    pub(super) nodes: watch::Sender<usize>,
 }
 
 /// Routes of the control thread.
@@ -120,6 +128,26 @@ impl Server {
         self.app.lateness.clone()
     }
 
+    /// Makes the server a node of a cluster, from the moment at which it serves.
+    #[cfg(feature = "cluster")]
+    #[must_use]
+    pub fn with_member(mut self, member: crate::cluster::ClusterMember) -> Self {
+        self.member = Some(member);
+        self
+    }
+
+    /// Watches the number of nodes in the cluster that are there, this one included.
+    #[cfg(feature = "cluster")]
+    pub fn nodes(&self) -> watch::Receiver<usize> {
+        self.nodes.subscribe()
+    }
+
+    /// Returns the tag in the ids of this process.
+    #[cfg(feature = "cluster")]
+    pub fn tag(&self) -> &str {
+        self.app.ids.tag()
+    }
+
     /// Watches the readiness: true while calls are accepted.
     pub fn ready(&self) -> watch::Receiver<bool> {
         self.app.readiness.ready()
@@ -133,10 +161,16 @@ impl Server {
 
     fn serve(self, shutdown: BoxFuture<'static, ()>) -> BoxFuture<'static, io::Result<()>> {
         Box::pin(async move {
+            #[cfg(feature = "cluster")]
+            let (address, member, nodes) = (self.address, self.member, self.nodes);
             let Self { app, keyless, accepting, control, control_routes, alive, mut calls_ended, .. } = self;
             let readiness = app.readiness.clone();
             let serving = async move {
                 let (metrics, usage) = (guarded_metrics(&app, &keyless), guarded_usage(&app, &keyless));
+                #[cfg(feature = "cluster")]
+                let joined = member.map(|member| cluster::membership::join(&app, address, member, nodes)).transpose();
+                #[cfg(feature = "cluster")]
+                let joined = joined.map_err(io::Error::other)?;
                 control_routes.switch_to(&readiness, &metrics, usage);
                 accepting.routes.switch_to(router(app.clone(), keyless));
                 readiness.set_phase(ServerPhase::Serving);
@@ -145,6 +179,8 @@ impl Server {
                 shutdown.await;
                 // Connections are accepted during the drain, for health checks and to refuse new calls.
                 readiness.set_phase(ServerPhase::Draining);
+                #[cfg(feature = "cluster")]
+                cluster::membership::drain(&app);
                 drop(alive);
                 if timeout(app.config.drain, calls_ended.recv()).await.is_err() {
                     tracing::warn!("some turns did not end in time");
@@ -153,6 +189,8 @@ impl Server {
                 if timeout(CLOSE_TIMEOUT, calls_ended.recv()).await.is_err() {
                     tracing::warn!("some calls did not end in time");
                 }
+                #[cfg(feature = "cluster")]
+                cluster::membership::leave(&app, joined).await;
                 readiness.set_phase(ServerPhase::Closing);
                 accepting.end.send_replace(true);
                 accepting.task.await.map_err(io::Error::other)?;
@@ -219,18 +257,23 @@ fn router(app: Arc<AppState>, keyless: Arc<LocalOnlyPolicy>) -> Router {
         .route("/v1/usage", get(usage::show))
         .route("/metrics", get(metrics))
         .method_not_allowed_fallback(wrong_method)
-        .layer(middleware::from_fn(extract::refuse_compressed))
-        .layer(middleware::from_fn_with_state(app.clone(), auth_middleware::authenticate));
+        .layer(middleware::from_fn(extract::refuse_compressed));
+    #[cfg(feature = "cluster")]
+    let guarded = guarded.layer(middleware::from_fn_with_state(app.clone(), cluster::routing::route));
+    let guarded = guarded.layer(middleware::from_fn_with_state(app.clone(), auth_middleware::authenticate));
     let readiness = app.readiness.clone();
     let log = RequestLog::new(&app.config);
-    Router::new()
+    let routes = Router::new()
         .merge(guarded)
         .route("/model.json", get(card))
         .route("/", get(page::index))
         .route("/admin", get(page::admin))
         .route("/{file}", get(page::file))
         .fallback(|uri: Uri| async move { ApiError::not_found(not_served::describe(uri.path())) })
-        .layer(middleware::from_fn_with_state(keyless, keyless::require_local))
+        .layer(middleware::from_fn_with_state(keyless, keyless::require_local));
+    #[cfg(feature = "cluster")]
+    let routes = routes.layer(middleware::from_fn_with_state(app.clone(), cluster::hops::accept_hop));
+    routes
         .layer(middleware::from_fn_with_state(log, request_log::log_request))
         .with_state(app)
         // Health checks may come from any address and for any host name.

@@ -13,6 +13,7 @@ const MAY_NEED: &[(&str, &[&str])] = &[
         "repartee",
         &[
             "repartee-chat-client",
+            "repartee-cluster",
             "repartee-engine",
             "repartee-engine-api",
             "repartee-media",
@@ -103,6 +104,7 @@ const GATEWAY_MAY_NAME: &[(&str, &[&str])] = &[
     ("call_command", &["arguments", "cli", "offline", "user_error"]),
     ("call", &["budget", "headroom", "long_work", "metrics", "telemetry", "turn_judge"]),
     ("check_command", &["arguments", "cli", "config", "server", "start_log", "user_error"]),
+    ("cluster", &[]),
     ("cli", &["auth", "config", "ids", "read_text"]),
     ("config", &["auth", "telemetry"]),
     ("headroom", &[]),
@@ -124,6 +126,7 @@ const GATEWAY_MAY_NAME: &[(&str, &[&str])] = &[
             "budget",
             "call",
             "cli",
+            "cluster",
             "config",
             "headroom",
             "ids",

@@ -1,0 +1,119 @@
+//! Directory: the table of nodes, shared by all requests, and the task that feeds it from the bus.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use repartee_cluster::{Liveness, MessageKind, NodeLoad, Table, TableEffect, TableInput};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{interval, sleep, sleep_until, timeout};
+
+use super::bus::Bus;
+
+/// Interval at which the node's own load is measured.
+const LOAD_EVERY: Duration = Duration::from_millis(50);
+/// Own messages that may wait for the bus; more are lost.
+const MAX_QUEUED: usize = 64;
+/// Time for the last message to reach the bus.
+const LEAVE_TIMEOUT: Duration = Duration::from_millis(500);
+/// Pause before a bus that has ended is asked again.
+const ENDED_PAUSE: Duration = Duration::from_secs(1);
+
+type OwnMessage = (MessageKind, Vec<u8>);
+
+/// Table of nodes, shared by all requests.
+pub struct Directory {
+    table: Mutex<Table>,
+    queue: mpsc::Sender<OwnMessage>,
+    /// Taken by [`Self::run`].
+    queued: Mutex<Option<mpsc::Receiver<OwnMessage>>>,
+    /// Number of nodes that take part, this one included.
+    count: watch::Sender<usize>,
+}
+
+impl fmt::Debug for Directory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Directory").field("own", self.table().own()).finish_non_exhaustive()
+    }
+}
+
+impl Directory {
+    /// Shares a table; `count` is told the number of nodes that take part, this one included.
+    pub fn new(table: Table, count: watch::Sender<usize>) -> Arc<Self> {
+        let (queue, queued) = mpsc::channel(MAX_QUEUED);
+        Arc::new(Self { table: Mutex::new(table), queue, queued: Mutex::new(Some(queued)), count })
+    }
+
+    /// Reads the table, or asks it for a choice, at the present time.
+    pub fn with<T>(&self, ask: impl FnOnce(&mut Table, Instant) -> T) -> T {
+        ask(&mut self.table(), Instant::now())
+    }
+
+    /// Gives the table an input.
+    pub fn input(&self, input: TableInput<'_>) {
+        let now = Instant::now();
+        let (effects, others) = {
+            let mut table = self.table();
+            let effects = table.handle(input, now);
+            let others = table.nodes(now).filter(|(_, liveness)| *liveness == Liveness::Fresh).count();
+            (effects, others)
+        };
+        self.count.send_if_modified(|count| std::mem::replace(count, others + 1) != others + 1);
+        for effect in effects {
+            match effect {
+                TableEffect::Publish(kind, message) => {
+                    if self.queue.try_send((kind, message)).is_err() {
+                        tracing::debug!(kind = kind.label(), "an own message was lost before the bus");
+                    }
+                }
+                TableEffect::Joined(node) => tracing::info!(%node, "a node joined"),
+                TableEffect::Left(node, liveness) => tracing::info!(%node, ?liveness, "a node left"),
+                TableEffect::Feed(feed) => tracing::info!(?feed, "messages of nodes"),
+                TableEffect::NameTaken(node) => {
+                    tracing::error!(%node, "another node has this node's cluster.name: give each its own");
+                }
+            }
+        }
+    }
+
+    /// Feeds the table from the bus until this node [leaves](Self::leave). `load` measures this node.
+    pub async fn run(self: Arc<Self>, mut bus: Box<dyn Bus>, load: impl Fn() -> NodeLoad) {
+        let Some(mut queued) = self.queued.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
+        let mut measure = interval(LOAD_EVERY);
+        measure.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        self.input(TableInput::Load(load()));
+        loop {
+            let tick = self.table().next_tick();
+            tokio::select! {
+                message = bus.next() => match message {
+                    Some(message) => self.input(TableInput::Message(&message)),
+                    None => sleep(ENDED_PAUSE).await,
+                },
+                message = queued.recv() => {
+                    // The queue lives as long as this directory.
+                    let Some((kind, message)) = message else { return };
+                    bus.publish(kind, message).await;
+                    if kind == MessageKind::Bye {
+                        return;
+                    }
+                }
+                () = sleep_until(tick.into()) => self.input(TableInput::Tick),
+                _ = measure.tick() => self.input(TableInput::Load(load())),
+            }
+        }
+    }
+
+    /// Tells the others that this node ends; returns once `running`, the task of [`Self::run`], has done so.
+    pub async fn leave(&self, running: tokio::task::JoinHandle<()>) {
+        let abort = running.abort_handle();
+        self.input(TableInput::Stop);
+        if timeout(LEAVE_TIMEOUT, running).await.is_err() {
+            abort.abort();
+        }
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        // A panic of the table is a bug that the next input may not meet; its parts are replaced whole.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

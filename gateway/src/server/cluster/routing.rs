@@ -1,0 +1,206 @@
+//! The node of each request: a new call goes to a node with a free slot, a request for a call to the call's owner.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::header::UPGRADE;
+use axum::http::request::Parts;
+use axum::http::{Method, StatusCode, Uri};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use repartee_cluster::{HOP_HEADER, Hop, Liveness, Owner, Placement, PlacementStep, TableInput, Target, tag_of_id};
+use repartee_protocol::{ErrorBody, ErrorKind};
+use serde::Deserialize;
+
+use super::super::api_error::ApiError;
+use super::super::app::AppState;
+use super::super::caller::Caller;
+use super::super::offer;
+use super::super::uploads::HeldBody;
+use super::forward::forward;
+use super::hops::{FULL, is_full};
+use super::membership::measure;
+use crate::cluster::membership::Membership;
+
+/// `Retry-After` of a request whose node does not answer.
+const NODE_RETRY: Duration = Duration::from_secs(1);
+
+/// Node that a request belongs to.
+#[derive(Debug, PartialEq)]
+enum Destination {
+    /// This node.
+    Own,
+    /// A node with a free slot, for a call with this model.
+    AnyNode(Option<String>),
+    /// The node that owns this id.
+    OwnerOf(String),
+}
+
+/// Query parameters that name a model or a call.
+#[derive(Debug, Default, Deserialize)]
+struct RoutedQuery {
+    call_id: Option<String>,
+    model: Option<String>,
+}
+
+impl Destination {
+    fn of(method: &Method, uri: &Uri) -> Self {
+        let query = || axum::extract::Query::<RoutedQuery>::try_from_uri(uri).map(|query| query.0).unwrap_or_default();
+        match (method, uri.path()) {
+            (&Method::POST, "/v1/realtime/calls") => Self::AnyNode(query().model),
+            (&Method::GET, "/v1/realtime") => match query() {
+                RoutedQuery { call_id: Some(id), .. } => Self::OwnerOf(id),
+                RoutedQuery { model, .. } => Self::AnyNode(model),
+            },
+            (&Method::POST, path) => {
+                let id = path.strip_prefix("/v1/realtime/calls/").and_then(|rest| rest.strip_suffix("/hangup"));
+                id.map_or(Self::Own, |id| Self::OwnerOf(id.to_owned()))
+            }
+            _ => Self::Own,
+        }
+    }
+}
+
+/// Request that may be sent several times.
+struct Attempts<'a> {
+    app: &'a Arc<AppState>,
+    cluster: &'a Membership,
+    parts: Parts,
+    body: Bytes,
+    hop: Hop,
+}
+
+/// Serves a request here or forwards it. It comes after the check of the caller's key, and before the routes.
+pub(in crate::server) async fn route(State(app): State<Arc<AppState>>, request: Request, next: Next) -> Response {
+    let Some(cluster) = app.cluster.get() else { return next.run(request).await };
+    let hopped = request.extensions().get::<Hop>().copied();
+    match Destination::of(request.method(), request.uri()) {
+        Destination::Own => next.run(request).await,
+        Destination::OwnerOf(id) => {
+            let owner = tag_of_id(&id).map(|tag| cluster.directory.with(|table, now| table.owner(tag, now)));
+            match owner {
+                // Another node believed that the call is here: it is not, and nowhere else.
+                Some(Owner::Other(target, liveness)) if hopped.is_none() => {
+                    ask_owner(&app, cluster, request, &target, liveness).await
+                }
+                _ => next.run(request).await,
+            }
+        }
+        Destination::AnyNode(model) => {
+            let placement = if hopped.is_some() { Placement::hopped() } else { Placement::new(model) };
+            place(&app, cluster, request, next, placement).await.unwrap_or_else(|error| error.into_response())
+        }
+    }
+}
+
+/// Forwards a request to the node that owns the call.
+async fn ask_owner(
+    app: &Arc<AppState>,
+    cluster: &Membership,
+    request: Request,
+    target: &Target,
+    liveness: Liveness,
+) -> Response {
+    // None of these requests has a body that its route reads.
+    let (parts, _) = request.into_parts();
+    let attempts = match Attempts::new(app, cluster, parts, Bytes::new()) {
+        Ok(attempts) => attempts,
+        Err(error) => return error.into_response(),
+    };
+    match attempts.send(target).await {
+        Ok(response) => {
+            cluster.directory.input(TableInput::Answered(target.tag, true));
+            response
+        }
+        Err(()) => {
+            cluster.directory.input(TableInput::Failed(target.tag));
+            let message = "the node of this call does not answer: try again soon";
+            let (status, kind) = match liveness {
+                Liveness::Gone => (StatusCode::NOT_FOUND, ErrorKind::CallUnknown),
+                _ => (StatusCode::SERVICE_UNAVAILABLE, ErrorKind::CallUnknown),
+            };
+            let error = ErrorBody::invalid(kind, message).with_param("call_id");
+            ApiError::new(status, error).retry_after(NODE_RETRY).into_response()
+        }
+    }
+}
+
+/// Tries the nodes of a new call one after another.
+async fn place(
+    app: &Arc<AppState>,
+    cluster: &Membership,
+    request: Request,
+    next: Next,
+    mut placement: Placement,
+) -> Result<Response, ApiError> {
+    let (mut parts, body) = request.into_parts();
+    let caller = parts.extensions.get::<Caller>().cloned();
+    let caller = caller.ok_or_else(|| ApiError::internal("a route without the auth middleware is placed"))?;
+    let (body, charge) = if parts.headers.contains_key(UPGRADE) {
+        (Bytes::new(), None)
+    } else {
+        let HeldBody { bytes, charge } = app.read_body(&caller, body, offer::MAX_BODY).await?;
+        (bytes, Some(charge))
+    };
+    // It is sent whole, whatever its form was.
+    parts.headers.remove(axum::http::header::TRANSFER_ENCODING);
+    let attempts = Attempts::new(app, cluster, parts, body)?;
+    let mut refusal = None;
+    loop {
+        measure(cluster, app);
+        let random = random()?;
+        match cluster.directory.with(|table, now| placement.next(table, random, now)) {
+            PlacementStep::Own => {
+                let response = next.clone().run(attempts.here()).await;
+                if !is_full(&response) {
+                    return Ok(response);
+                }
+                refusal = Some(response);
+            }
+            PlacementStep::Forward(target) => match attempts.send(&target).await {
+                Ok(response) if response.headers().get(HOP_HEADER).is_some_and(|full| full == FULL) => {
+                    cluster.directory.input(TableInput::Full(target.tag));
+                }
+                Ok(response) => {
+                    let took = response.status().is_success() || response.status() == StatusCode::SWITCHING_PROTOCOLS;
+                    cluster.directory.input(TableInput::Answered(target.tag, took));
+                    return Ok(response);
+                }
+                Err(()) => cluster.directory.input(TableInput::Failed(target.tag)),
+            },
+            PlacementStep::Full => {
+                drop(charge);
+                let message = "no node of the cluster has a free session: try again soon";
+                return Ok(refusal.unwrap_or_else(|| app.full(message).into_response()));
+            }
+        }
+    }
+}
+
+impl<'a> Attempts<'a> {
+    fn new(app: &'a Arc<AppState>, cluster: &'a Membership, parts: Parts, body: Bytes) -> Result<Self, ApiError> {
+        let client = parts.extensions.get::<Caller>().map(|caller| caller.client.address);
+        let client = client.ok_or_else(|| ApiError::internal("a route without the auth middleware is forwarded"))?;
+        let from = cluster.directory.with(|table, _| table.own().tag);
+        Ok(Self { app, cluster, parts, body, hop: Hop { from, client } })
+    }
+
+    /// Request for the routes of this node.
+    fn here(&self) -> Request {
+        Request::from_parts(self.parts.clone(), Body::from(self.body.clone()))
+    }
+
+    async fn send(&self, target: &Target) -> Result<Response, ()> {
+        let sent = forward(self.app, self.cluster, target, self.hop, &self.parts, self.body.clone()).await;
+        sent.map_err(|error| tracing::warn!(node = %target.tag, %error, "a request could not be forwarded"))
+    }
+}
+
+fn random() -> Result<u64, ApiError> {
+    let mut random = [0; 8];
+    getrandom::fill(&mut random).map_err(|error| ApiError::internal(&error.to_string()))?;
+    Ok(u64::from_le_bytes(random))
+}
