@@ -43,6 +43,8 @@ const REPLAYED: usize = 50 * BLOCK;
 const KEPT: usize = LONGEST + REPLAYED + (PARTITIONS + 2) * BLOCK;
 /// Blocks between two comparisons.
 const EVERY: u32 = 12;
+/// Audible playback without a found echo, in blocks, after which there hardly is one.
+const UNLIKELY: u32 = 120;
 /// Time after the last sound played during which an echo may come, in blocks.
 const TAIL: u32 = 120;
 /// Least power of a played or received sample, -66 dBFS, that tells anything.
@@ -76,6 +78,8 @@ pub struct EchoCanceller {
     pub(crate) quiet: u32,
     since: u32,
     wrong: u32,
+    /// Blocks with audible playback since the begin or the last comparison that found an echo.
+    sought: u32,
     /// Comparisons that found an echo.
     pub(crate) found: u32,
     /// Sums of the powers of blocks with a known echo: of the input, and of what is left of it.
@@ -111,6 +115,7 @@ impl EchoCanceller {
             quiet: TAIL,
             since: 0,
             wrong: 0,
+            sought: 0,
             found: 0,
             powers: (0.0, 0.0),
         }
@@ -182,6 +187,7 @@ impl EchoCanceller {
         replace(&mut self.input, input);
         replace(&mut self.reference, &played);
         self.quiet = if power(&played) > AUDIBLE { 0 } else { self.quiet.saturating_add(1) };
+        self.sought += u32::from(self.quiet == 0);
         let mut out = [0.0; BLOCK];
         if self.quiet >= TAIL {
             self.suppressor.pass(input, &mut out);
@@ -195,7 +201,11 @@ impl EchoCanceller {
             self.align();
         }
         let Some(begin) = self.begin else {
-            self.suppressor.suppress(Block { input, cleaned: input, echo: None, played: &played }, is_lost, &mut out);
+            self.suppressor.suppress(
+                Block { input, cleaned: input, echo: None, played: &played, is_unlikely: self.sought > UNLIKELY },
+                is_lost,
+                &mut out,
+            );
             return out;
         };
         let (mut echo, mut cleaned) = ([0.0; BLOCK], [0.0; BLOCK]);
@@ -223,7 +233,7 @@ impl EchoCanceller {
                 cleaned = *input;
             }
         }
-        let block = Block { input, cleaned: &cleaned, echo: Some(&echo), played: &played };
+        let block = Block { input, cleaned: &cleaned, echo: Some(&echo), played: &played, is_unlikely: false };
         self.suppressor.suppress(block, is_lost, &mut out);
         self.powers.0 += f64::from(before);
         self.powers.1 += f64::from(power(&out));
@@ -240,7 +250,7 @@ impl EchoCanceller {
         match self.alignment.compare(near.copied(), far.copied(), self.position as f64) {
             Found::Nothing => {}
             Found::Same => {
-                self.found += 1;
+                (self.found, self.sought) = (self.found + 1, 0);
                 let Some(drift) = self.alignment.drift() else { return };
                 self.alignment.restart_drift();
                 let drift = (self.drift - drift).clamp(-MOST_DRIFT, MOST_DRIFT);
@@ -250,7 +260,7 @@ impl EchoCanceller {
                 }
             }
             Found::New(delay) => {
-                self.found += 1;
+                (self.found, self.sought) = (self.found + 1, 0);
                 self.begin = Some(delay.saturating_sub(BEFORE));
                 self.suppressor.reset_filter();
                 self.learn();
