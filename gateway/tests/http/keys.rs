@@ -282,7 +282,7 @@ async fn models_are_listed_or_named_as_missing() {
         json!({"voices": ["ada", "bob"], "default_voice": "ada", "input_rate": 16_000, "output_rate": 24_000,
             "frame_ms": 80, "context_tokens": 4_096, "hears": true, "live_transcription": false, "answers": true,
             "audio_output": true, "tools": true,
-            "tool_choice": ["auto", "none"], "transcription": false,
+            "tool_choice": ["auto", "none"], "response_format": ["text"], "transcription": false,
             "translation": false, "word_times": false, "speech": true, "speech_only": false, "cloning": false, "images": false})
     );
     let posted = send(server.address, "POST", "/v1/models", &[], b"").await;

@@ -55,7 +55,8 @@ use synthesis::{SpeechSynthesis, internal};
 use text_body::TextBody;
 
 /// Maximum size of a request, in bytes: the longest text with every character escaped, and a recording in base64.
-const MAX_BODY: usize = (64 << 10) + MAX_RECORDING.div_ceil(3) * 4;
+const MAX_BODY: usize = 14 << 20;
+const _: () = assert!((64 << 10) + MAX_RECORDING.div_ceil(3) * 4 <= MAX_BODY, "a recording fits");
 /// Media type of a body that is the text itself.
 const PLAIN_TEXT: &str = "text/plain";
 
