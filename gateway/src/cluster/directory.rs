@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use repartee_cluster::{Liveness, MessageKind, NodeLoad, Table, TableEffect, TableInput};
 use tokio::sync::{mpsc, watch};
-use tokio::time::{interval, sleep, sleep_until, timeout};
+use tokio::time::{interval, sleep_until, timeout};
 
 use super::bus::Bus;
 
@@ -16,8 +16,6 @@ const LOAD_EVERY: Duration = Duration::from_millis(50);
 const MAX_QUEUED: usize = 64;
 /// Time for the last message to reach the bus.
 const LEAVE_TIMEOUT: Duration = Duration::from_millis(500);
-/// Pause before a bus that has ended is asked again.
-const ENDED_PAUSE: Duration = Duration::from_secs(1);
 
 type OwnMessage = (MessageKind, Vec<u8>);
 
@@ -82,12 +80,13 @@ impl Directory {
         let mut measure = interval(LOAD_EVERY);
         measure.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         self.input(TableInput::Load(load()));
+        let mut has_ended = false;
         loop {
             let tick = self.table().next_tick();
             tokio::select! {
-                message = bus.next() => match message {
+                message = bus.next(), if !has_ended => match message {
                     Some(message) => self.input(TableInput::Message(&message)),
-                    None => sleep(ENDED_PAUSE).await,
+                    None => has_ended = true,
                 },
                 message = queued.recv() => {
                     // The queue lives as long as this directory.
