@@ -50,12 +50,13 @@ impl<O: Device> StagePart<O> for KokoroPart<O> {
         STAGE
     }
 
-    /// Two tensors of the last level of the longest clause.
+    /// Five tensors of the last level of the longest clause: the input of its blocks, their sum, and of a block its input
+    /// and a convolution's input and result.
     fn slot_bytes(&self, _: usize) -> SlotBytes {
         let sizes = &self.model.config.istftnet;
         let last = sizes.upsample_rates.len();
         let rows = 2 * MOST_FRAMES * sizes.frames();
-        SlotBytes { position: 0, fixed: 2 * rows * sizes.channels(last) * size_of::<f32>() }
+        SlotBytes { position: 0, fixed: 5 * rows * sizes.channels(last) * size_of::<f32>() }
     }
 
     fn place(self: Box<Self>, at: Placement<'_, O>) -> Box<dyn Stage> {

@@ -104,7 +104,8 @@ impl<O: Ops> SnakeBlockWork<O> {
     pub fn step(mut self, ops: &O, block: &SnakeBlock<O>, style: &O::T, most: usize) -> ControlFlow<O::T, Self> {
         let Some(layer) = block.units.get(self.done / 2).map(|pair| &pair[self.done % 2]) else { return Break(self.x) };
         let Some(conv) = self.conv.take() else {
-            self.conv = Some(PartialConv::new(layer.activated(ops, self.first.as_ref().unwrap_or(&self.x), style)));
+            let first = self.first.take();
+            self.conv = Some(PartialConv::new(layer.activated(ops, first.as_ref().unwrap_or(&self.x), style)));
             return Continue(self);
         };
         match conv.step(ops, &layer.conv, most) {
@@ -112,7 +113,7 @@ impl<O: Ops> SnakeBlockWork<O> {
             Break(out) => {
                 self.done += 1;
                 if self.done.is_multiple_of(2) {
-                    (self.x, self.first) = (ops.add(out, &self.x), None);
+                    self.x = ops.add(out, &self.x);
                 } else {
                     self.first = Some(out);
                 }
