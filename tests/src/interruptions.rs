@@ -230,7 +230,7 @@ pub fn simulate(scene: &Scene<'_>) -> Result<SceneOutcome> {
         } else {
             let mut heard = Vec::new();
             echo.flush(&mut heard);
-            echo.skip(near.len());
+            echo.hear(&near);
             heard.append(&mut near);
             near = heard;
         }

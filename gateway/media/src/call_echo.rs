@@ -60,6 +60,8 @@ enum Phase {
     Paused,
     /// The input passes the canceller.
     Running,
+    /// No echo was found for a while: the canceller hears the input, which stays as it is, until it finds one.
+    Seeking,
     /// The caller's side cancels the echo, or there is none.
     Ended,
 }
@@ -133,7 +135,8 @@ impl CallEcho {
         if is_audible {
             self.audible += (samples.len() as u64 * u64::from(RATE) / u64::from(rate.max(1))) as usize;
             if self.phase == Phase::Paused {
-                (self.phase, self.found) = (Phase::Running, canceller.found);
+                let phase = if canceller.is_unlikely() { Phase::Seeking } else { Phase::Running };
+                (self.phase, self.found) = (phase, canceller.found);
                 (canceller.quiet, canceller.powers, self.ahead) = (0, (0.0, 0.0), BLOCK);
             }
         }
@@ -165,24 +168,39 @@ impl CallEcho {
     }
 
     /// Begins a piece of the input: true if it passes the canceller, and goes to [`Self::cancel`]. Before a piece that does not, the caller
-    /// takes [`Self::flush`]; its length goes to [`Self::skip`].
+    /// takes [`Self::flush`]; the piece goes to [`Self::hear`], or to [`Self::skip`] if it was recorded before.
     pub fn begin_piece(&mut self) -> bool {
         let Some(canceller) = &mut self.canceller else { return false };
-        if self.phase == Phase::Running && canceller.quiet >= PAUSE {
-            let found = canceller.found > self.found;
-            let (before, after) = canceller.powers;
-            let removed_db = found.then(|| (10.0 * (before.max(1e-12) / after.max(1e-12)).log10()) as f32);
-            if self.audible >= TELLING {
-                self.without = if found { 0 } else { self.without + 1 };
-                self.over = Some(CancelledAnswer { removed_db });
-            }
-            self.audible = 0;
-            self.phase = if self.without >= ANSWERS { Phase::Ended } else { Phase::Paused };
-        }
         if let Some(offset) = self.clock.correction(canceller.warp + SLACK, canceller.begin.is_some()) {
             canceller.warp = offset - SLACK;
         }
+        match self.phase {
+            Phase::Running | Phase::Seeking if canceller.quiet >= PAUSE => self.end_answer(),
+            Phase::Running if canceller.is_unlikely() => self.phase = Phase::Seeking,
+            Phase::Seeking if !canceller.is_unlikely() => self.phase = Phase::Running,
+            _ => {}
+        }
         self.phase == Phase::Running
+    }
+
+    /// Ends an answer whose echo can no longer come.
+    fn end_answer(&mut self) {
+        let Some(canceller) = &mut self.canceller else { return };
+        let found = canceller.found > self.found;
+        let (before, after) = canceller.powers;
+        let removed_db = found.then(|| (10.0 * (before.max(1e-12) / after.max(1e-12)).log10()) as f32);
+        if self.audible >= TELLING {
+            self.without = if found { 0 } else { self.without + 1 };
+            self.over = Some(CancelledAnswer { removed_db });
+        }
+        self.audible = 0;
+        if self.phase == Phase::Seeking {
+            canceller.drop_pending();
+        }
+        self.phase = if self.without >= ANSWERS { Phase::Ended } else { Phase::Paused };
+        if self.has_ended() && self.inside == 0 {
+            self.release();
+        }
     }
 
     /// Takes a piece of the input at [`RATE`], and replaces it by what is ready without the echo: 10 to 20 ms less at first.
@@ -196,12 +214,27 @@ impl CallEcho {
         self.give(samples);
     }
 
-    /// Notes a piece of the input that does not pass the canceller.
+    /// Hears a piece of the input at [`RATE`] that does not pass the canceller.
+    pub fn hear(&mut self, samples: &[f32]) {
+        let Some(canceller) = self.canceller.as_mut().filter(|_| self.phase == Phase::Seeking) else {
+            return self.skip(samples.len());
+        };
+        self.processed += samples.len() as u64;
+        self.output.clear();
+        canceller.process(samples, &mut self.output);
+        // The incomplete block has been given.
+        self.ahead = BLOCK + canceller.pending.len();
+    }
+
+    /// Notes a piece of the input that has no echo and passes.
     pub fn skip(&mut self, length: usize) {
         self.processed += length as u64;
-        if let Some(canceller) = &mut self.canceller {
-            canceller.skip(length);
+        let Some(canceller) = &mut self.canceller else { return };
+        if self.phase == Phase::Seeking {
+            canceller.drop_pending();
+            self.ahead = BLOCK;
         }
+        canceller.skip(length);
     }
 
     /// Appends all input that is inside the canceller to `samples`.
@@ -219,9 +252,14 @@ impl CallEcho {
             self.ahead = BLOCK;
         }
         if self.has_ended() {
-            self.canceller = None;
-            (self.playback, self.output) = (None, Vec::new());
+            self.release();
         }
+    }
+
+    /// Frees what only a canceller needs.
+    fn release(&mut self) {
+        self.canceller = None;
+        (self.playback, self.output) = (None, Vec::new());
     }
 
     /// Appends the output to `samples`, without what precedes the input or follows it.

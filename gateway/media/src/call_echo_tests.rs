@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use repartee_testkit::memory::{CountScope, counts};
 
-use super::{CallEcho, CancelledAnswer, RATE};
+use super::{CallEcho, CancelledAnswer, Phase, RATE};
 use crate::echo_canceller::tests::{echo, levelled};
 use crate::level::rms;
 
@@ -38,7 +38,7 @@ impl TestCall {
             self.echo.cancel(&mut samples);
         } else {
             self.echo.flush(&mut self.out);
-            self.echo.skip(samples.len());
+            self.echo.hear(&samples);
         }
         self.answers.extend(self.echo.take_answer());
         self.out.extend(samples);
@@ -163,6 +163,54 @@ fn answers_without_echo_end_it() {
     let input = echo(&played, 2_400, 0.5, 0.0);
     call.play(&played, &input);
     assert_eq!(call.out[call.out.len() - input.len()..], input, "it is not used again");
+}
+
+#[test]
+fn input_passes_where_no_echo_is_found() {
+    let mut call = TestCall::new();
+    let played = speech("answer-harbour");
+    let caller = speech("caller-wait");
+    let headphones = echo(&played, 0, 0.0, 0.0);
+    // Two seconds of playback, then a voice over it.
+    let (before, after) = headphones.split_at(100 * PACKET);
+    call.play(&played, before);
+    assert!(!call.echo.is_running() && call.echo.phase == Phase::Seeking);
+    let over: Vec<f32> = after.iter().zip(caller.iter().cycle()).map(|(noise, voice)| noise + voice).collect();
+    call.play(&played[before.len()..], &over[..50 * PACKET]);
+    assert_eq!(call.out[call.out.len() - 50 * PACKET..], over[..50 * PACKET], "neither softer nor later");
+}
+
+#[test]
+fn echo_that_comes_later_is_found() {
+    for piece in [37, 320, 500] {
+        let mut call = TestCall::new();
+        let played = speech("answer-harbour");
+        let quiet = echo(&played, 0, 0.0, 0.0);
+        call.play(&played, &quiet);
+        call.pause(&silence(2_500));
+        // The headphones are off now.
+        let input = echo(&played, 2_400, 0.5, 0.0);
+        let (before, mut given) = (call.out.len(), 0);
+        call.echo.queue_playback(&played, RATE, call.now()).unwrap();
+        let begun = call.packets;
+        for input in input.chunks(piece) {
+            given += input.len();
+            call.packets = begun + (given / PACKET) as u32;
+            call.hear(input);
+        }
+        assert!(call.echo.is_running() && call.echo.is_aligned(), "in pieces of {piece}");
+        let removed = call.removed(&input, 3.0, 5.0);
+        assert!(removed > 15.0, "{removed} dB in pieces of {piece}");
+        // Behind the answer it still passes the canceller, which changes nothing.
+        let caller = &speech("caller-wait")[..70 * PACKET];
+        call.pause(caller);
+        assert!(call.echo.is_running());
+        call.echo.flush(&mut call.out);
+        assert_eq!(call.out.len() - before, input.len() + caller.len(), "in pieces of {piece}");
+        let (end, heard) = (&caller[65 * PACKET..], &call.out[call.out.len() - 5 * PACKET..]);
+        let apart = end.iter().zip(heard).map(|(end, heard)| (end - heard).abs()).fold(0.0, f32::max);
+        assert!(apart < 1e-4, "no sample is lost or added in pieces of {piece}: {apart}");
+    }
 }
 
 #[test]

@@ -83,7 +83,8 @@ impl InputSound {
         let Some(resamplers) = &mut self.resamplers else { return Ok(ConvertedSound::default()) };
         let mut pass = |samples: &mut Vec<f32>| match &mut self.echo {
             Some(echo) if cancels => echo.cancel(samples),
-            Some(echo) => echo.skip(samples.len()),
+            Some(echo) if is_recorded => echo.skip(samples.len()),
+            Some(echo) => echo.hear(samples),
             None => {}
         };
         let mut sound = match &mut resamplers.detector {
@@ -127,7 +128,7 @@ impl InputSound {
         };
         let mut heard = detector.flush()?;
         let for_model = if self.cancels {
-            echo.skip(heard.len());
+            echo.hear(&heard);
             resamplers.cancelled = Some(Resampler::new(vad::RATE, self.model_rate)?);
             resamplers.model.flush()?
         } else {
@@ -146,7 +147,7 @@ impl InputSound {
                 echo.cancel(samples);
                 echo.flush(samples);
             }
-            Some(echo) => echo.skip(samples.len()),
+            Some(echo) => echo.hear(samples),
             None => {}
         };
         let mut for_model = resamplers.model.flush()?;

@@ -25,16 +25,26 @@ pub(super) struct EchoBound {
     mean: Bands,
     gains: [Bands; LAGS],
     bound: Bands,
+    /// True until the first block.
+    is_new: bool,
 }
 
 impl EchoBound {
     pub fn new() -> Self {
         let silent = [0.0; BANDS];
-        Self { played: [silent; LAGS], newest: 0, mean: silent, gains: [[FIRST; BANDS]; LAGS], bound: silent }
+        Self { played: [silent; LAGS], newest: 0, mean: silent, gains: [[FIRST; BANDS]; LAGS], bound: silent, is_new: true }
+    }
+
+    /// Forgets what the input has allowed.
+    pub fn reset(&mut self) {
+        if !self.is_new {
+            *self = Self::new();
+        }
     }
 
     /// Takes the powers of a block of playback and of the input, unless the input was lost; returns the bound.
     pub fn push(&mut self, played: &Bands, input: Option<&Bands>) -> &Bands {
+        self.is_new = false;
         self.newest = (self.newest + LAGS - 1) % LAGS;
         self.played[self.newest] = *played;
         for ((mean, bound), played) in self.mean.iter_mut().zip(&mut self.bound).zip(played) {

@@ -43,7 +43,7 @@ const REPLAYED: usize = 50 * BLOCK;
 const KEPT: usize = LONGEST + REPLAYED + (PARTITIONS + 2) * BLOCK;
 /// Blocks between two comparisons.
 const EVERY: u32 = 12;
-/// Audible playback without a found echo, in blocks, after which there hardly is one.
+/// Audible playback without a found echo, in blocks, after which there hardly is one and the input passes.
 const UNLIKELY: u32 = 120;
 /// Time after the last sound played during which an echo may come, in blocks.
 const TAIL: u32 = 120;
@@ -161,6 +161,17 @@ impl EchoCanceller {
         self.begin.map(|begin| begin + BEFORE)
     }
 
+    /// True if no echo was found for a while: the input passes until one is.
+    pub(crate) fn is_unlikely(&self) -> bool {
+        self.begin.is_none() && self.sought > UNLIKELY
+    }
+
+    /// Drops the samples of an incomplete block.
+    pub(crate) fn drop_pending(&mut self) {
+        self.advance(self.pending.len() as i64);
+        self.pending.clear();
+    }
+
     /// Takes input, and appends whole blocks without the echo to `out`.
     pub fn process(&mut self, input: &[f32], out: &mut Vec<f32>) {
         let mut rest = input;
@@ -201,11 +212,13 @@ impl EchoCanceller {
             self.align();
         }
         let Some(begin) = self.begin else {
-            self.suppressor.suppress(
-                Block { input, cleaned: input, echo: None, played: &played, is_unlikely: self.sought > UNLIKELY },
-                is_lost,
-                &mut out,
-            );
+            if self.is_unlikely() {
+                self.suppressor.reset();
+                self.suppressor.pass(input, &mut out);
+            } else {
+                let block = Block { input, cleaned: input, echo: None, played: &played };
+                self.suppressor.suppress(block, is_lost, &mut out);
+            }
             return out;
         };
         let (mut echo, mut cleaned) = ([0.0; BLOCK], [0.0; BLOCK]);
@@ -233,7 +246,7 @@ impl EchoCanceller {
                 cleaned = *input;
             }
         }
-        let block = Block { input, cleaned: &cleaned, echo: Some(&echo), played: &played, is_unlikely: false };
+        let block = Block { input, cleaned: &cleaned, echo: Some(&echo), played: &played };
         self.suppressor.suppress(block, is_lost, &mut out);
         self.powers.0 += f64::from(before);
         self.powers.1 += f64::from(power(&out));

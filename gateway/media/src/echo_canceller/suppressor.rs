@@ -14,8 +14,6 @@ use super::units::{BANDS, BLOCK, Bands};
 const EDGES: [usize; BANDS + 1] = [2, 4, 6, 8, 10, 12, 14, 17, 20, 24, 28, 33, 39, 46, 54, 64, 76, 90, 106, 126, 150];
 /// Margin of the echo in power over its bound, and over what the filter usually leaves.
 const BOUND_MARGIN: f32 = 8.0;
-/// The first margin where no echo was found.
-const UNLIKELY_MARGIN: f32 = 1.5;
 const LEAK_MARGIN: f32 = 10.0;
 /// Share of an echo that a new filter leaves.
 const FIRST_LEAK: f32 = 1.0;
@@ -72,8 +70,6 @@ pub(super) struct Block<'a> {
     pub echo: Option<&'a [f32; BLOCK]>,
     /// Playback, at no delay.
     pub played: &'a [f32; BLOCK],
-    /// True if an echo was sought for a while and not found.
-    pub is_unlikely: bool,
 }
 
 impl Suppressor {
@@ -105,6 +101,11 @@ impl Suppressor {
         self.leaks.fill(FIRST_LEAK);
     }
 
+    /// Resets the bound on the echo.
+    pub fn reset(&mut self) {
+        self.bound.reset();
+    }
+
     /// Passes a block while there is nothing to suppress; writes the block before it to `out`.
     pub fn pass(&mut self, input: &[f32; BLOCK], out: &mut [f32; BLOCK]) {
         for at in 0..BLOCK {
@@ -133,11 +134,10 @@ impl Suppressor {
         let echo = self.powers(self.echo);
         // Last: its spectrum is the output's.
         let sound = self.powers(self.cleaned);
-        let margin = if block.is_unlikely { UNLIKELY_MARGIN } else { BOUND_MARGIN };
         let (mut sounds, mut expects) = (0.0, 0.0);
         for band in 0..BANDS {
             self.held[band] = echo[band].max(self.held[band] * RING);
-            let mut expected = bound[band] * margin;
+            let mut expected = bound[band] * BOUND_MARGIN;
             if block.echo.is_some() {
                 if echo[band] > AUDIBLE && !is_lost {
                     let leak = sound[band] / echo[band];
