@@ -1,26 +1,31 @@
 //! Long computations, apart from the threads that calls wait for: decoding and parsing of what came at once. A few run
 //! at a time in the process, and one for each caller, in pieces that let the work of others in between. Work whose
-//! caller no longer waits stops after its piece.
+//! caller no longer waits stops after its piece. Their threads have a lower priority than those of calls and engine.
 
 use std::collections::HashMap;
+use std::io;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use thiserror::Error;
-use tokio::runtime::Handle;
+use tokio::runtime::{self, Handle, Runtime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::spawn_blocking;
 
 use crate::admission::ClientIdentity;
 
 /// Callers whose queues are remembered before those without work are removed.
 const MAX_IDLE: usize = 64;
+/// Nice value of the threads: beside a busy thread of a call or of the engine they have a tenth of a processor.
+#[cfg(target_os = "linux")]
+const NICE: nix::libc::c_int = 10;
 
 /// Threads of long computations.
 #[derive(Debug)]
 pub struct LongWork {
     slots: Arc<Semaphore>,
+    /// Runtime of the threads, which alone start on it; `None` while it is dropped.
+    threads: Option<Runtime>,
     /// Queue of each caller that has work.
     queues: Mutex<HashMap<ClientIdentity, Weak<Semaphore>>>,
 }
@@ -50,7 +55,8 @@ impl CallerWork {
 impl Default for CallerWork {
     /// Work of a caller on this machine, with threads of its own.
     fn default() -> Self {
-        LongWork::new().of(ClientIdentity { address: [127, 0, 0, 1].into(), key: None })
+        let threads = LongWork::new().expect("a runtime without drivers needs nothing of the system");
+        threads.of(ClientIdentity { address: [127, 0, 0, 1].into(), key: None })
     }
 }
 
@@ -123,13 +129,19 @@ impl Drop for Waiting {
 
 impl LongWork {
     /// Creates slots for half of the machine's processors: the rest stays with calls.
-    pub fn new() -> Arc<Self> {
+    ///
+    /// # Errors
+    ///
+    /// The runtime of the threads cannot be built.
+    pub fn new() -> io::Result<Arc<Self>> {
         let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         Self::with_slots((processors / 2).max(1))
     }
 
-    fn with_slots(slots: usize) -> Arc<Self> {
-        Arc::new(Self { slots: Arc::new(Semaphore::new(slots)), queues: Mutex::default() })
+    fn with_slots(slots: usize) -> io::Result<Arc<Self>> {
+        let threads =
+            runtime::Builder::new_current_thread().thread_name("long-work").on_thread_start(lower_priority).build()?;
+        Ok(Arc::new(Self { slots: Arc::new(Semaphore::new(slots)), threads: Some(threads), queues: Mutex::default() }))
     }
 
     /// Returns the work of `caller`.
@@ -154,12 +166,15 @@ impl LongWork {
         let slot = self.slots.clone().acquire_owned().await.ok();
         let waiting = Waiting(Arc::default());
         let mut permit = WorkPermit { slots: self.slots.clone(), slot, queue, turn, abandoned: waiting.0.clone() };
-        let done = spawn_blocking(move || {
+        let done = move || {
             let done = work(&mut permit);
             drop(permit);
             done
-        });
-        let done = done.await;
+        };
+        let done = match &self.threads {
+            Some(threads) => threads.spawn_blocking(done).await,
+            None => tokio::task::spawn_blocking(done).await,
+        };
         drop(waiting);
         Ok(done?)
     }
@@ -184,6 +199,26 @@ impl LongWork {
     }
 }
 
+impl Drop for LongWork {
+    fn drop(&mut self) {
+        // Dropping it would wait for the work, which a runtime's thread may not.
+        if let Some(threads) = self.threads.take() {
+            threads.shutdown_background();
+        }
+    }
+}
+
+/// Lowers the priority of the current thread.
+#[cfg(target_os = "linux")]
+fn lower_priority() {
+    // SAFETY: setpriority takes three numbers; the process 0 is the calling thread on Linux. If it fails, the priority stays.
+    unsafe { nix::libc::setpriority(nix::libc::PRIO_PROCESS, 0, NICE) };
+}
+
+/// Other systems lower the priority of a whole process only.
+#[cfg(not(target_os = "linux"))]
+fn lower_priority() {}
+
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
@@ -204,7 +239,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_caller_computes_one_thing_at_a_time() {
-        let threads = LongWork::with_slots(2);
+        let threads = LongWork::with_slots(2).unwrap();
         let (begins, began) = mpsc::sync_channel(4);
         let (go_on, wait) = mpsc::sync_channel::<()>(4);
         let mut first = Box::pin(threads.run(caller(1), move |_| (begins.send(()).unwrap(), wait.recv())));
@@ -221,7 +256,7 @@ mod tests {
 
     #[tokio::test]
     async fn pieces_let_the_work_of_others_in_between() {
-        let threads = LongWork::with_slots(1);
+        let threads = LongWork::with_slots(1).unwrap();
         let (begins, began) = mpsc::sync_channel(4);
         let (go_on, wait) = mpsc::sync_channel::<()>(4);
         let (order, ran) = mpsc::sync_channel(4);
@@ -242,7 +277,7 @@ mod tests {
 
     #[tokio::test]
     async fn waiting_work_keeps_nobody_out() {
-        let threads = LongWork::with_slots(1);
+        let threads = LongWork::with_slots(1).unwrap();
         let (begins, began) = mpsc::sync_channel(4);
         let (go_on, wait) = mpsc::sync_channel::<()>(4);
         let mut first = Box::pin(threads.run(caller(1), move |permit| {
@@ -261,7 +296,7 @@ mod tests {
 
     #[tokio::test]
     async fn abandoned_work_ends_with_its_piece() {
-        let threads = LongWork::with_slots(1);
+        let threads = LongWork::with_slots(1).unwrap();
         let (begins, began) = mpsc::sync_channel(4);
         let (go_on, wait) = mpsc::sync_channel::<()>(4);
         let (ends, ended) = mpsc::sync_channel(4);
@@ -281,9 +316,26 @@ mod tests {
         assert!(threads.queues().len() <= 1);
     }
 
+    /// Nice value of the current thread.
+    #[cfg(target_os = "linux")]
+    fn nice() -> i64 {
+        let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+        // Behind the name, which may have spaces.
+        stat.rsplit(')').next().unwrap().split_whitespace().nth(16).unwrap().parse().unwrap()
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn long_work_has_a_lower_priority() {
+        let before = nice();
+        let threads = LongWork::with_slots(1).unwrap();
+        assert_eq!(threads.run(caller(1), |_| nice()).await.unwrap(), i64::from(NICE).max(before));
+        assert_eq!(nice(), before, "only there");
+    }
+
     #[tokio::test]
     async fn panics_free_the_slot() {
-        let threads = LongWork::with_slots(1);
+        let threads = LongWork::with_slots(1).unwrap();
         threads.run(caller(1), |_| panic!("broken")).await.unwrap_err();
         assert_eq!(threads.run(caller(1), |_| 2).await.unwrap(), 2);
     }

@@ -250,7 +250,7 @@ impl StartingServer {
                 wrong_keys: WrongKeys::new(config.limits.wrong_keys_per_minute),
                 voices,
                 bytes: ByteBudget::new(config.limits.bytes_in_flight),
-                long_work: LongWork::new(),
+                long_work: LongWork::new().map_err(ServerStartError::LongWork)?,
                 started: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
                 config,
                 engine,

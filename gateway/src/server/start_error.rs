@@ -44,6 +44,9 @@ pub enum ServerStartError {
     /// The threads of the turn-detection model cannot be started.
     #[error("cannot start the threads of the turn-detection model: {0}")]
     Threads(io::Error),
+    /// The threads of long computations cannot be used.
+    #[error("cannot use threads for long computations: {0}")]
+    LongWork(io::Error),
     /// The control thread cannot be started.
     #[error("cannot start the thread that accepts connections: {0}")]
     Control(io::Error),

@@ -32,7 +32,14 @@ pub(super) struct EchoBound {
 impl EchoBound {
     pub fn new() -> Self {
         let silent = [0.0; BANDS];
-        Self { played: [silent; LAGS], newest: 0, mean: silent, gains: [[FIRST; BANDS]; LAGS], bound: silent, is_new: true }
+        Self {
+            played: [silent; LAGS],
+            newest: 0,
+            mean: silent,
+            gains: [[FIRST; BANDS]; LAGS],
+            bound: silent,
+            is_new: true,
+        }
     }
 
     /// Forgets what the input has allowed.
