@@ -120,11 +120,22 @@ impl Victim {
         Ok(socket)
     }
 
-    /// Requests an ephemeral key and returns the server as its holder sees it.
+    /// Requests an ephemeral key and returns the server as its holder sees it. While the server refuses, because of other attacks, it asks
+    /// again, to the end of the attack.
     ///
     /// # Errors
-    /// The server issues none.
+    /// The server issues none until then.
     pub fn with_ephemeral_key(&self) -> Result<Self> {
+        loop {
+            match self.try_ephemeral_key() {
+                Err(error) if self.is_over() => return Err(error),
+                Err(_) => thread::park_timeout(REFUSED),
+                victim => return victim,
+            }
+        }
+    }
+
+    fn try_ephemeral_key(&self) -> Result<Self> {
         let body = br#"{"expires_after":{"anchor":"created_at","seconds":600},"session":{"type":"realtime"}}"#;
         let response = self.post("/v1/realtime/client_secrets", "application/json", body)?;
         let (_, body) = response.split_once("\r\n\r\n").context("no body")?;

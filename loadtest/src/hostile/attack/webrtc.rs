@@ -79,12 +79,11 @@ fn media_address(answer: &str) -> Option<SocketAddr> {
 /// Datagrams of strangers: RTP, STUN, DTLS and noise.
 pub fn rtp_flood(victim: &Victim) -> Result<()> {
     let address = loop {
-        // Beside other attacks of the same tenant there may be no ephemeral key, and no place for a call at first.
-        let caller = victim.with_ephemeral_key().unwrap_or_else(|_| victim.clone());
-        match media_address(&call(&caller, &offer("", "", ""))?) {
-            Some(address) => break address,
-            None if victim.is_over() => bail!("no answer has a candidate"),
-            None => thread::park_timeout(REFUSED),
+        // Beside other attacks of the same tenant there may be no place for a call at first.
+        match call(victim, &offer("", "", "")).map(|answer| media_address(&answer)) {
+            Ok(Some(address)) => break address,
+            _ if victim.is_over() => bail!("no answer has a candidate"),
+            _ => thread::park_timeout(REFUSED),
         }
     };
     let mut random = Random::new(1);
