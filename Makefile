@@ -9,7 +9,7 @@ REPORT := target/report
 BUILT := $${CARGO_TARGET_DIR:-target}/release
 
 .DEFAULT_GOAL := help
-.PHONY: fuzz help run run-real test-real bench-real release test test-arm test-cluster test-cuda gpu-pack test-long test-hostile screenshots conformance lint check-words bench bench-build loadtest knee numbers soak realtime-vs-chat graph setup-test bench-call bench-cascade bench-cluster bench-engine bench-families bench-heard bench-interruptions bench-turns bench-weights bench-size weight-loss eval-model eval-weights sound-sample
+.PHONY: fuzz help run run-real test-real bench-real release test test-arm check-macos test-cluster test-cuda gpu-pack test-long test-hostile screenshots conformance lint check-words bench bench-build loadtest knee numbers soak realtime-vs-chat graph setup-test bench-call bench-cascade bench-cluster bench-engine bench-families bench-heard bench-interruptions bench-turns bench-weights bench-size weight-loss eval-model eval-weights sound-sample
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,10 @@ test:  ## Run every test that a change must pass (at most 45 minutes on two core
 test-arm:  ## Cross-compile for 64-bit ARM and test the kernels in an emulator (STEPS="kernels parity call": more); installs and prints its tools
 	@$(SETUP) build
 	@CARGO=$(CARGO) scripts/test-arm.sh $(STEPS)
+
+check-macos:  ## Check the types of everything but the load generator and the tests of behaviours for macOS on 64-bit ARM; needs no Mac, links nothing
+	@$(SETUP) build
+	@CARGO=$(CARGO) scripts/check-macos
 
 test-cuda:  ## Test the CUDA kernels and models on a simulated device, without a GPU (docs/cuda.md); `make test` tests that device
 	@$(SETUP) build cuda

@@ -4,6 +4,7 @@
 use std::io;
 use std::time::Duration;
 
+#[cfg(target_env = "gnu")]
 use nix::libc;
 
 /// Memory above the smallest that was seen, in bytes, from which freed memory is given back.

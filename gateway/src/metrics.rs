@@ -20,6 +20,7 @@ mod watchdog;
 
 use std::time::Duration;
 
+#[cfg(target_os = "linux")]
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{
     Counter, Encoder as _, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
@@ -199,6 +200,8 @@ impl Metrics {
             IntGaugeVec::new(Opts::new("repartee_build_info", "Always 1; the version is a label"), &["version"])?;
         build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
         metrics.registry.register(Box::new(build))?;
+        // It reads /proc.
+        #[cfg(target_os = "linux")]
         metrics.registry.register(Box::new(ProcessCollector::for_self()))?;
         metrics.registry.register(Box::new(metrics.response_delay.clone()))?;
         metrics.registry.register(Box::new(metrics.rtf.clone()))?;

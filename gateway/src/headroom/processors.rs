@@ -86,7 +86,9 @@ impl ProcessorMeter {
 pub fn own_time() -> Duration {
     let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else { return Duration::ZERO };
     let time = |time: nix::sys::time::TimeVal| {
-        Duration::from_secs(time.tv_sec().unsigned_abs()) + Duration::from_micros(time.tv_usec().unsigned_abs())
+        // Systems differ in the width of microseconds.
+        let micros = u64::try_from(time.tv_usec()).unwrap_or(0);
+        Duration::from_secs(time.tv_sec().unsigned_abs()) + Duration::from_micros(micros)
     };
     time(usage.user_time()) + time(usage.system_time())
 }

@@ -4,6 +4,7 @@
 use std::mem::MaybeUninit;
 
 /// Size of a huge page, in bytes; less memory does not ask for one.
+#[cfg(target_os = "linux")]
 const HUGE: usize = 2 << 20;
 
 /// Allocates `count` copies of `value`.
@@ -31,19 +32,17 @@ fn advise<T>(memory: &mut [MaybeUninit<T>]) {
 #[cfg(not(target_os = "linux"))]
 fn advise<T>(_: &mut [MaybeUninit<T>]) {}
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
 
     /// KiB of this process in huge pages that the allocator did not ask for itself.
-    #[cfg(target_os = "linux")]
     fn huge_kib() -> Option<u64> {
         let smaps = std::fs::read_to_string("/proc/self/smaps_rollup").ok()?;
         smaps.lines().find_map(|line| line.strip_prefix("AnonHugePages:")?.trim().strip_suffix(" kB")?.parse().ok())
     }
 
     #[test]
-    #[cfg(target_os = "linux")]
     fn large_weights_lie_in_huge_pages() {
         let mode = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
         let (true, Some(before)) = (mode.contains("[madvise]"), huge_kib()) else {
