@@ -9,7 +9,7 @@ REPORT := target/report
 BUILT := $${CARGO_TARGET_DIR:-target}/release
 
 .DEFAULT_GOAL := help
-.PHONY: fuzz help run run-real test-real bench-real release test test-arm check-macos test-cluster test-cuda gpu-pack test-long test-hostile screenshots conformance lint check-words bench bench-build loadtest knee numbers soak realtime-vs-chat graph setup-test bench-call bench-cascade bench-cluster bench-engine bench-families bench-heard bench-interruptions bench-turns bench-weights bench-size weight-loss eval-model eval-weights sound-sample
+.PHONY: fuzz help run run-cluster run-real test-real bench-real release test test-arm check-macos test-cluster test-cuda gpu-pack test-long test-hostile screenshots conformance lint check-words bench bench-build loadtest knee numbers soak realtime-vs-chat graph setup-test bench-call bench-cascade bench-cluster bench-engine bench-families bench-heard bench-interruptions bench-turns bench-weights bench-size weight-loss eval-model eval-weights sound-sample
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,9 +63,15 @@ gpu-pack:  ## Build and pack the binaries that scripts/on-gpu.sh runs on a machi
 	@$(SETUP) build cuda
 	CARGO=$(CARGO) scripts/on-gpu.sh pack
 
-test-cluster:  ## Test what there is of many nodes: the directory over a simulated network, and servers of one process that share calls (docs/cluster.md); compiles the gateway once more
-	@$(SETUP) build load
+run-cluster:  ## Serve the demo model on three nodes that share calls, with a server of NATS: http://127.0.0.1:8081 to 8083 (ARGS="--nodes 5"); compiles the gateway once more
+	@$(SETUP) build nats
+	$(CARGO) build --release --workspace --features repartee/cluster --bin repartee
+	@exec scripts/run-cluster $(BUILT)/repartee $(ARGS)
+
+test-cluster:  ## Test many nodes: the directory over a simulated network, servers of one process, and processes over NATS that are killed, stopped and drained; prints what was promised and seen (docs/cluster.md); compiles the gateway once more
+	@$(SETUP) build load nats
 	$(CARGO) test --release --workspace --features repartee/cluster --test directory --test cluster
+	$(CARGO) test --release --workspace --features repartee/cluster --test cluster_processes -- --nocapture --test-threads=1
 
 test-long:  ## Run all tests, including the long ones and `make test-cuda`; writes target/report/test-long.txt
 	@$(SETUP) build load tests prometheus recipe cuda fuzz thinkers

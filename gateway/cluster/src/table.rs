@@ -203,6 +203,11 @@ impl Table {
         }
     }
 
+    /// True if no message can have come for a while, because our own do not come back.
+    pub(crate) fn lacks_news(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.feed.echoed) > SILENT_AFTER
+    }
+
     /// Messages by what became of them.
     pub fn counts(&self) -> &TableCounts {
         &self.counts

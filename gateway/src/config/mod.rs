@@ -1,6 +1,7 @@
 //! Settings of the server, their defaults and checks.
 //!
 //! - `settings`: every setting, with its default
+//! - `cluster`: settings of a node that shares calls with others; `check_cluster`: their checks
 //! - `check`: ranges, and contradictions between settings
 //! - `files`: files of secrets that other users can read
 //! - `load`: loading from a file, the environment and the command line
@@ -13,6 +14,8 @@
 //! `repartee.example.toml` describes every setting for users.
 
 mod check;
+mod check_cluster;
+mod cluster;
 mod files;
 mod load;
 mod print;
@@ -23,6 +26,7 @@ mod think_source;
 mod turn_model;
 
 pub use check::ConfigError;
+pub use cluster::ClusterConfig;
 pub use load::{LoadError, LoadedConfig, load, unknown_variables};
 pub use renamed::RenamedSetting;
 pub use secret::Secret;

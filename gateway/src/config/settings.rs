@@ -8,6 +8,7 @@ use ipnet::IpNet;
 use repartee_engine::EngineConfig;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
+use super::cluster::ClusterConfig;
 use super::secret::Secret;
 use super::think_source::ThinkSource;
 use super::turn_model::TurnModelSource;
@@ -59,6 +60,8 @@ pub struct Config {
     pub webrtc: WebRtcConfig,
     /// Settings of telephone calls.
     pub telephony: TelephonyConfig,
+    /// Settings of a node that shares calls with others.
+    pub cluster: ClusterConfig,
     /// Settings of the log.
     pub log: LogConfig,
     /// Settings of traces.
@@ -341,6 +344,7 @@ impl Default for Config {
             proxy: ProxyConfig::default(),
             webrtc: WebRtcConfig::default(),
             telephony: TelephonyConfig::default(),
+            cluster: ClusterConfig::default(),
             log: LogConfig::default(),
             telemetry: TelemetryConfig::default(),
             engine: EngineConfig::default(),

@@ -218,6 +218,8 @@ impl StartingServer {
         Box::pin(async move {
             let ids = IdGenerator::new()?;
             let used = self.config.usage.file.as_deref().map(file::read).transpose()?.unwrap_or_default();
+            #[cfg(feature = "cluster")]
+            let member = crate::cluster::ClusterMember::from_config(&self.config.cluster, self.address)?;
             let voices = open_voices(&self, engine.clone(), ids.clone()).await?;
             let Self {
                 config,
@@ -280,7 +282,7 @@ impl StartingServer {
                 alive,
                 calls_ended,
                 #[cfg(feature = "cluster")]
-                member: None,
+                member,
                 #[cfg(feature = "cluster")]
                 nodes: watch::Sender::new(1),
             })

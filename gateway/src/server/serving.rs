@@ -259,7 +259,9 @@ fn router(app: Arc<AppState>, keyless: Arc<LocalOnlyPolicy>) -> Router {
         .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn(extract::refuse_compressed));
     #[cfg(feature = "cluster")]
-    let guarded = guarded.layer(middleware::from_fn_with_state(app.clone(), cluster::routing::route));
+    let guarded = guarded
+        .route("/v1/cluster/nodes", get(cluster::nodes::list))
+        .layer(middleware::from_fn_with_state(app.clone(), cluster::routing::route));
     let guarded = guarded.layer(middleware::from_fn_with_state(app.clone(), auth_middleware::authenticate));
     let readiness = app.readiness.clone();
     let log = RequestLog::new(&app.config);

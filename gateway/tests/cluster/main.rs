@@ -1,7 +1,9 @@
-//! Several servers of one process as the nodes of a cluster, over the bus in memory.
+//! Several servers of one process as the nodes of a cluster, over the bus in memory, and over NATS.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
+mod nats;
 mod nodes;
+mod settings;
 
 use std::time::{Duration, SystemTime};
 

@@ -2,18 +2,22 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use repartee::cluster::ClusterMember;
-use repartee::cluster::bus::{MemoryBus, MemoryMember};
+use repartee::cluster::bus::{Bus, MemoryBus, MemoryMember};
 use repartee::server::Server;
 use repartee_cluster::{BeatCodec, ClusterSecrets};
+use repartee_gateway_testkit::http::send;
 use repartee_gateway_testkit::{Client, PATIENCE, config};
 use repartee_testkit::scripted::{Script, ScriptedEngine};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_tungstenite::connect_async;
 use tokio_tungstenite::tungstenite::Error;
+
+use super::nats::NatsServer;
 
 /// Secret of the cluster.
 pub const SECRET: &str = "0123456789abcdef0123456789abcdef";
@@ -50,8 +54,31 @@ impl Nodes {
         nodes
     }
 
+    /// Starts nodes with these slots, which hear each other over NATS.
+    pub async fn over(nats: &NatsServer, slots: &[usize]) -> Self {
+        let mut nodes = Self { bus: MemoryBus::default(), nodes: Vec::new() };
+        for slots in slots {
+            nodes.add_over(nats, *slots).await;
+        }
+        for index in 0..slots.len() {
+            nodes.wait(index, slots.len()).await;
+        }
+        nodes
+    }
+
     /// Adds a node with this many slots and this secret.
     pub async fn add(&mut self, slots: usize, secret: &str) {
+        let bus = Box::new(self.bus.join());
+        self.add_with(slots, secret, bus).await;
+    }
+
+    /// Adds a node that uses NATS.
+    pub async fn add_over(&mut self, nats: &NatsServer, slots: usize) {
+        let bus = Box::new(nats.join(&format!("node-{}", self.nodes.len())));
+        self.add_with(slots, SECRET, bus).await;
+    }
+
+    async fn add_with(&mut self, slots: usize, secret: &str, bus: Box<dyn Bus>) {
         let engine = ScriptedEngine::new(Script { slots, ..Script::default() });
         let member = ClusterMember {
             name: format!("node-{}", self.nodes.len()),
@@ -59,7 +86,7 @@ impl Nodes {
             zone: String::new(),
             advertised: None,
             secrets: ClusterSecrets::new(secret, None).unwrap(),
-            bus: Box::new(self.bus.join()),
+            bus,
         };
         let server = Server::bind(config(), engine.clone()).await.unwrap().with_member(member);
         let (address, tag, nodes, mut ready) =
@@ -76,6 +103,21 @@ impl Nodes {
     pub async fn wait(&self, index: usize, count: usize) {
         let mut nodes = self.nodes[index].nodes.clone();
         timeout(PATIENCE, nodes.wait_for(|nodes| *nodes == count)).await.expect("nodes in time").unwrap();
+    }
+
+    /// Returns once the feed of a node is so: `live` or `stale`.
+    pub async fn feed(&self, index: usize, state: &str) {
+        let told = async {
+            while self.list(index).await["feed"] != state {
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        timeout(PATIENCE, told).await.unwrap_or_else(|_| panic!("the feed is not {state}"));
+    }
+
+    /// List of nodes of a node.
+    pub async fn list(&self, index: usize) -> serde_json::Value {
+        send(self.address(index), "GET", "/v1/cluster/nodes", &[], b"").await.json()
     }
 
     /// Returns once the nodes have this many sessions.

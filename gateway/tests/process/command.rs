@@ -45,6 +45,14 @@ fn a_device_that_is_not_there_is_named() {
 }
 
 #[test]
+fn a_cluster_needs_its_feature() {
+    if cfg!(not(feature = "cluster")) {
+        let words = ["cluster.nats", "--features repartee/cluster"];
+        refused(&["--set", "cluster.nats=nats://127.0.0.1:4222"], &words);
+    }
+}
+
+#[test]
 fn a_missing_question_is_named() {
     refused(&["ask", "/no/such/question.wav", "answer.wav"], &["/no/such/question.wav"]);
 }

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use repartee_cluster::{Choice, MAX_FORWARDS, NodeTag, Placement, PlacementStep, Table, TableInput, Target};
+use repartee_cluster::{
+    BEAT_EVERY, Choice, MAX_FORWARDS, NodeTag, Placement, PlacementStep, SILENT_AFTER, Table, TableInput, Target,
+};
 
 use super::support::{KEEP, Random, beat, codec, echoing, load, message, record, table, tag};
 
@@ -93,19 +95,42 @@ fn a_model_goes_to_who_serves_it() {
 #[test]
 fn forwards_count_until_the_next_beat() {
     let now = Instant::now();
-    let mut table = with(0, &[2], now);
-    let mut place = || Placement::new(None).next(&mut table, 0, now);
-    assert!(matches!(place(), PlacementStep::Forward(_)));
-    assert!(matches!(place(), PlacementStep::Forward(_)));
-    assert_eq!(place(), PlacementStep::Full, "both of its slots are on their way");
-    table.handle(TableInput::Answered(tag(2), false), now);
-    assert!(matches!(Placement::new(None).next(&mut table, 0, now), PlacementStep::Forward(_)));
+    let mut table = with(0, &[2, 1], now);
+    let mut place = || match Placement::new(None).next(&mut table, 0, now) {
+        PlacementStep::Forward(target) => target.tag,
+        step => panic!("{step:?}"),
+    };
+    let mut filled = [place(), place(), place()];
+    filled.sort_unstable();
+    assert_eq!(filled, [tag(2), tag(2), tag(3)]);
+    // All slots are on their way, and may be free again: the nodes themselves decide.
+    place();
+    for number in [2, 3] {
+        table.handle(TableInput::Full(tag(number)), now);
+    }
+    assert_eq!(Placement::new(None).next(&mut table, 0, now), PlacementStep::Full);
     let mut told = record(2);
     told.load = load(10, 1);
     table.handle(TableInput::Message(&beat(2, told)), now);
-    assert!(matches!(Placement::new(None).next(&mut table, 0, now), PlacementStep::Forward(_)));
-    table.handle(TableInput::Full(tag(2)), now);
-    assert_eq!(Placement::new(None).next(&mut table, 0, now), PlacementStep::Full);
+    assert_eq!(other(table.choose(None, &[], 0, now)), Some(tag(2)));
+}
+
+#[test]
+fn without_news_full_nodes_are_asked() {
+    let start = Instant::now();
+    let mut table = with(0, &[0, 0, 0], start);
+    assert_eq!(table.choose(None, &[], 0, start), None, "they have just said so");
+    let later = start + SILENT_AFTER + Duration::from_millis(1);
+    let mut placement = Placement::new(None);
+    for _ in 0..MAX_FORWARDS {
+        let PlacementStep::Forward(target) = placement.next(&mut table, 0, later) else { panic!("a forward") };
+        table.handle(TableInput::Full(target.tag), later);
+    }
+    assert_eq!(placement.next(&mut table, 0, later), PlacementStep::Full);
+    // The feed is back, and with it what the nodes said last.
+    let later = later + BEAT_EVERY;
+    echoing(&mut table, TableInput::Tick, later);
+    assert_eq!(table.choose(None, &[], 0, later), None);
 }
 
 #[test]

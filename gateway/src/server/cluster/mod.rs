@@ -3,9 +3,11 @@
 //! - `membership`: joining and leaving, and the load that this node tells
 //! - `routing`: the node of each request
 //! - `forward`: requests to another node, and tunnels of websockets
+//! - `nodes`: the list of nodes
 //! - `hops`: requests that another node has forwarded
 
 mod forward;
 pub(super) mod hops;
 pub(super) mod membership;
+pub(super) mod nodes;
 pub(super) mod routing;
