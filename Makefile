@@ -46,7 +46,7 @@ release:  ## Build what a release page holds: stripped binaries with link-time o
 test:  ## Run every test that a change must pass (at most 45 minutes on two cores, from a clean checkout)
 	@CARGO=$(CARGO) scripts/test.sh
 
-test-arm:  ## Cross-compile for 64-bit ARM and test the kernels in an emulator (STEPS="kernels parity call": more); installs and prints its tools
+test-arm:  ## Cross-compile for 64-bit ARM and test in an emulator: kernels, unit tests, parity, a call (STEPS=kernels: fewer); installs and prints its tools
 	@$(SETUP) build
 	@CARGO=$(CARGO) scripts/test-arm.sh $(STEPS)
 

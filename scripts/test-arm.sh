@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Cross-compiles for 64-bit ARM and tests it in an emulator, with processors that have all, some or none of the optional instructions.
 #
-# Usage: test-arm.sh [STEP]...    installs the tools, then runs the steps; without any, kernels
-#   kernels   the digests of every operation on four processors, and every check at each level
+# Usage: test-arm.sh [STEP]...    installs the tools, then runs the steps; without any: kernels units parity call
+#   kernels   the digests of every operation on four processors, and every check at each level of two of them
+#   units     the unit tests of the gateway, the engine and every other crate
 #   parity    Qwen3-Omni against its reference implementation
 #   call      a spoken question to the demo model: a server and a caller, both emulated
 #   quick     the digests on one processor; installs nothing. `make test` runs this where the tools are already there
@@ -16,14 +17,45 @@ BUILT=${CARGO_TARGET_DIR:-target}/aarch64-unknown-linux-gnu/release
 
 on_arm() { scripts/on-arm "${CARGO:-cargo}" "$@"; }
 
+# Unit tests that cannot run in an emulator: test, then the reason.
+NOT_EMULATED=(
+  "cpu::huge_pages::tests::large_weights_lie_in_huge_pages: the emulator passes no advice on huge pages to the system"
+  "check::tests::this_repository_has_no_findings: the lint of words, the same everywhere, reads every source, which takes minutes"
+  "check::tests::every_allowed_finding_is_needed: as above"
+  "check::tests::every_circle_of_files_is_listed: as above"
+  "check::tests::every_copied_function_is_listed: as above"
+)
+
 # bits CPU: the digests of every operation, at each level of the processor.
 bits() { ARM_CPU=$1 on_arm test "${CRATES[@]}" --test cpu bits::; }
 
+# levels CPU BEST: every check at each level of the processor, which must have BEST.
+levels() {
+  local said
+  said=$(ARM_CPU=$1 on_arm test "${CRATES[@]}" --test levels | tee >(cat >&2))
+  [[ $said == *", $2, 0 failed"* ]] || { echo "test-arm: FAILED: level $2 was not tested on $1"; return 1; }
+}
+
 kernels() {
   for cpu in max neoverse-n1 cortex-a72 cortex-a53; do bits "$cpu"; done
-  on_arm test "${CRATES[@]}" --test levels
+  levels max neon+i8mm
+  # An instruction of another level ends the program there.
+  levels cortex-a72 neon
   # A level that is asked for is the highest.
   REPARTEE_SIMD=neon on_arm test "${CRATES[@]}" --test levels -- greatest
+}
+
+units() {
+  local entry skipped=() listed
+  on_arm test "${CRATES[@]}" --lib --no-run
+  listed=$(on_arm test --quiet "${CRATES[@]}" --lib -- --list)
+  for entry in "${NOT_EMULATED[@]}"; do
+    # A name that no test has would hide that one was renamed.
+    grep -qxF "${entry%%: *}: test" <<<"$listed" || { echo "test-arm: FAILED: no unit test ${entry%%: *}"; return 1; }
+    skipped+=(--skip "${entry%%: *}")
+  done
+  on_arm test "${CRATES[@]}" --lib --no-fail-fast -- "${skipped[@]}"
+  printf 'SKIPPED: %s\n' "${NOT_EMULATED[@]}"
 }
 
 parity() {
@@ -51,13 +83,13 @@ call() {
 }
 
 steps=("$@")
-[ ${#steps[@]} -gt 0 ] || steps=(kernels)
+[ ${#steps[@]} -gt 0 ] || steps=(kernels units parity call)
 [ "${steps[0]}" = quick ] || scripts/arm-tools.sh
 for step in "${steps[@]}"; do
   began=$SECONDS
   case $step in
     quick) bits max ;;
-    kernels | parity | call) "$step" ;;
+    kernels | units | parity | call) "$step" ;;
     *) echo "test-arm: no step $step"; exit 1 ;;
   esac
   printf 'test-arm: %s: passed in %d s, compiling included\n' "$step" $((SECONDS - began))
