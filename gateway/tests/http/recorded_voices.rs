@@ -234,6 +234,7 @@ async fn brought_voices_need_consent_and_room() {
         (json!({"ref_audio": recording}), 400, "consent"),
         (json!({"ref_audio": recording, "consent": "cons_none"}), 404, ""),
         (json!({"ref_text": TEXT, "consent": consent}), 400, "ref_text"),
+        (json!({"consent": consent}), 400, "consent"),
         (json!({"ref_audio": "https://example.com/ada.wav", "consent": consent}), 400, "ref_audio"),
         (json!({"ref_audio": "data:audio/wav,abc", "consent": consent}), 400, "ref_audio"),
         (json!({"ref_audio": recording, "ref_text": "x".repeat(3_000), "consent": consent}), 400, "ref_text"),

@@ -8,6 +8,7 @@ use serde::Deserialize;
 /// Names of the fields.
 pub(super) const AUDIO: &str = "ref_audio";
 pub(super) const TEXT: &str = "ref_text";
+const CONSENT: &str = "consent";
 
 /// Error of a field.
 pub(super) fn refuse<T>(param: &str, message: impl Into<String>) -> Result<T, ErrorBody> {
@@ -43,14 +44,15 @@ impl ReferenceFields {
     /// Decodes the recording; `None` if none was sent.
     pub fn read(self) -> Result<Option<Reference>, ErrorBody> {
         let Some(audio) = self.ref_audio else {
-            return match self.ref_text {
-                Some(_) => refuse(TEXT, "a transcript belongs to a recording: send it as ref_audio"),
-                None => Ok(None),
+            return match (self.ref_text, self.consent) {
+                (Some(_), _) => refuse(TEXT, "a transcript belongs to a recording: send it as ref_audio"),
+                (None, Some(_)) => refuse(CONSENT, "a consent belongs to a recording: send it as ref_audio"),
+                (None, None) => Ok(None),
             };
         };
         let Some(consent) = self.consent else {
             return refuse(
-                "consent",
+                CONSENT,
                 "a voice needs its speaker's consent: make one with POST /v1/audio/voice_consents",
             );
         };
