@@ -37,6 +37,7 @@ use super::client_addr::{Peer, trusts};
 use super::connections::{ConnectionLimiter, ConnectionPermit, NotAdmitted};
 use super::control::AbortOnDrop;
 use super::descriptors::SpareDescriptors;
+use super::paced_reads::PacedReads;
 use super::routes::{RouterSwitch, may_name_control_path, names_control_path};
 use super::timed_body::{BodyDeadline, TimedBody};
 use crate::metrics::RequestMetrics;
@@ -332,7 +333,7 @@ async fn serve_http<S>(
             router.call(request).await
         }
     });
-    let mut socket = TimeoutStream::new(socket);
+    let mut socket = TimeoutStream::new(PacedReads::new(socket));
     socket.set_write_timeout(Some(context.stalled_after));
     let socket = Box::pin(socket);
     let mut http = http1::Builder::new();

@@ -4,7 +4,7 @@
 //! - `listening`, `start_error`: the server before its model is loaded
 //! - `serving`: the server with its model
 //! - `routes`, `readiness`: routes during and after the start, and health
-//! - `listen`, `tls`, `development_certificate`, `certificate_validity`: connections, plain and encrypted
+//! - `listen`, `paced_reads`, `tls`, `development_certificate`, `certificate_validity`: connections, plain and encrypted
 //! - `timed_body`: timeout of a request's body
 //! - `connections`, `descriptors`: limits of the number of connections, and of the process's descriptors
 //! - `control`: the thread that accepts, answers health checks and metrics, and shuts down
@@ -66,6 +66,7 @@ mod models;
 mod not_served;
 mod offer;
 mod origin;
+mod paced_reads;
 mod page;
 mod readiness;
 mod realtime;

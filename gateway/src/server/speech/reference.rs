@@ -51,10 +51,7 @@ impl ReferenceFields {
             };
         };
         let Some(consent) = self.consent else {
-            return refuse(
-                CONSENT,
-                "a voice needs its speaker's consent: make one with POST /v1/audio/voice_consents",
-            );
+            return refuse(CONSENT, "a voice needs its speaker's consent: make one with POST /v1/audio/voice_consents");
         };
         let encoded = match audio.strip_prefix("data:") {
             Some(address) => match address.split_once(";base64,") {

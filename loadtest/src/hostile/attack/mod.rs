@@ -23,12 +23,13 @@ use victim::Victim;
 type Attack = fn(&Victim) -> Result<()>;
 
 /// Attacks by name.
-static ATTACKS: [(&str, Attack); 19] = [
+static ATTACKS: [(&str, Attack); 20] = [
     ("empty-parts", websocket::empty_parts),
     ("json-bombs", http::json_bombs),
     ("quadratic-parts", http::quadratic_parts),
     ("large-updates", websocket::large_updates),
     ("large-appends", websocket::large_appends),
+    ("tiny-frames", websocket::tiny_frames),
     ("unread-pongs", websocket::unread_pongs),
     ("unread-output", websocket::unread_output),
     ("slow-heads", http::slow_heads),

@@ -15,6 +15,8 @@ pub const REFUSED: Duration = Duration::from_millis(50);
 /// Most bytes of a response that are kept.
 const MAX_RESPONSE: u64 = 1 << 20;
 
+/// Opcode of a message's later frames.
+pub const CONTINUATION: u8 = 0;
 /// Opcode of a text message.
 pub const TEXT: u8 = 1;
 /// Opcode of a ping.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::victim::{PING, TEXT, Victim, drain, frame, list};
+use super::victim::{CONTINUATION, PING, TEXT, Victim, drain, frame, list};
 
 /// Largest event with audio, in bytes.
 const LARGE: usize = 15 << 20;
@@ -50,6 +50,28 @@ pub fn large_appends(victim: &Victim) -> Result<()> {
     let ulaw = r#"{"type":"session.update","session":{"type":"realtime","audio":{"input":{"turn_detection":null,"format":{"type":"audio/pcmu"}}}}}"#;
     let audio = "A".repeat(LARGE - 1_000);
     repeat_event(victim, 8, ulaw, &format!(r#"{{"type":"input_audio_buffer.append","audio":"{audio}"}}"#))
+}
+
+/// Messages of single bytes, each in a frame of its own, that never end.
+pub fn tiny_frames(victim: &Victim) -> Result<()> {
+    let victim = victim.with_ephemeral_key()?;
+    let begin = frame(TEXT, b"{");
+    // Without the bit of a message's end and with the opcode of a continuation.
+    let mut rest = frame(CONTINUATION, b" ");
+    rest[0] &= 0x7f;
+    let rest = rest.repeat(5_000);
+    victim.repeat(8, |victim, _| {
+        let mut socket = victim.websocket()?;
+        drain(&socket)?;
+        let mut begin = begin.clone();
+        begin[0] &= 0x7f;
+        socket.write_all(&begin)?;
+        while !victim.is_over() {
+            socket.write_all(&rest)?;
+        }
+        Ok(())
+    });
+    Ok(())
 }
 
 /// Pings whose pongs are hardly read: some at times, so that the socket does not look stalled.
