@@ -83,6 +83,7 @@ fn params(slot: usize) -> ResponseParams {
         streamed: false,
         tools: std::sync::Arc::default(),
         form: AnswerForm::Free,
+        held: None,
         max_tokens: 100,
         sampling: Some(sampling),
     }

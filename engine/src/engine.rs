@@ -178,7 +178,8 @@ impl Engine {
             answers: model.answers(),
             audio_output: model.codec.is_some(),
             tools: model.template.tools().is_some(),
-            answer_forms: model.template.holds_forms(),
+            answer_forms: model.template.holds_forms()
+                || model.stages.first().is_some_and(|stage| stage.form_ids().is_some()),
             transcribes: model.transcribes(config.transcribes),
             hearing: model.hearing_info(config.translates),
             given_text: model.codec.is_some() && model.template.streamed(&[]).is_some(),
@@ -194,7 +195,8 @@ impl Engine {
         };
         let gauges = Arc::new(Gauges::default());
         let (arrivals, arriving) = flume::bounded(slots);
-        let scheduler = Scheduler::new(model, config, arriving, Arc::clone(&gauges));
+        let mut scheduler = Scheduler::new(model, config, arriving, Arc::clone(&gauges));
+        scheduler.read_forms_on_thread(wake.clone());
         let voices = scheduler.voices();
         let thread = std::thread::Builder::new().name("engine".to_owned()).spawn(move || scheduler.run(&woken))?;
         let engine = Self { info, slots, voices, gauges, arrivals: Some(arrivals), wake, thread: Some(thread) };

@@ -2,6 +2,7 @@
 //! any time.
 #![doc(hidden)]
 
+pub use crate::answer_forms::{FormIds, HeldForm};
 pub use crate::audio::log_mel::{LogMel, LogMelConfig};
 pub use crate::cascade::hearing::join_hearing;
 pub use crate::cascade::voice::join_voice;

@@ -6,6 +6,7 @@
 //! The engine thread:
 //! - `engine`: starts the thread and opens sessions
 //! - `scheduler`: the tick loop, which depends on the stage interface alone
+//! - `answer_forms`: forms that answers are held to
 //! - `deadline`: the planner of ticks
 //! - `hand_off`: the edges between stages
 //! - `session`: history and responses of one session
@@ -32,6 +33,7 @@
 //! - `spoken_text`: settings of spoken text
 //! - `turn_model`: a model that judges whether a speaker has finished; no session uses it
 
+mod answer_forms;
 mod audio;
 mod audio_input;
 pub mod cascade;

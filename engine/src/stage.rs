@@ -9,6 +9,7 @@ use std::time::Duration;
 use repartee_engine_api::{AnswerForm, EngineUsage, Sampling, SessionError, Tool};
 use repartee_spoken::SpokenOptions;
 
+use crate::answer_forms::{FormIds, HeldForm};
 use crate::elements::Element;
 
 /// Parameters of one response for the stages.
@@ -28,6 +29,8 @@ pub struct ResponseParams {
     pub tools: Arc<[Tool]>,
     /// Form that the answer is held to.
     pub form: AnswerForm,
+    /// The same, read for a stage of [`Stage::form_ids`].
+    pub held: Option<HeldForm>,
     /// Upper bound of text tokens.
     pub max_tokens: u32,
     /// Sampling of the text; `None` for the checkpoint's generation config.
@@ -350,6 +353,11 @@ pub trait Stage: Send {
 
     /// Maximum codec frames of an utterance; `None` if the stage makes none.
     fn most_frames(&self) -> Option<usize> {
+        None
+    }
+
+    /// Ids of a stage whose text can be held to a form ([`ResponseParams::held`]); `None` for other stages.
+    fn form_ids(&self) -> Option<FormIds> {
         None
     }
 

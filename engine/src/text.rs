@@ -168,6 +168,11 @@ impl Tokenizer {
         self.0.tokenizer.token_id(token)
     }
 
+    /// Tokens with text, and their bytes; see [`TextTokenizer::token_bytes`].
+    pub fn token_bytes(&self) -> Vec<(u32, Vec<u8>)> {
+        self.0.tokenizer.token_bytes()
+    }
+
     /// Number of tokens, special ones included.
     pub fn vocab_size(&self) -> usize {
         self.0.tokenizer.vocab_size()

@@ -95,6 +95,9 @@ pub enum SessionError {
     /// The model's template has no tools.
     #[error("this model cannot call tools")]
     NoTools,
+    /// The answer cannot be held to the requested form.
+    #[error("{0}")]
+    BadForm(String),
     /// The server of the language model gave no answer, or a broken one.
     #[error("{message}")]
     Thinker {

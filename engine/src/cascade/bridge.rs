@@ -230,6 +230,7 @@ mod tests {
             max_tokens: 100,
             tools: [].into(),
             form: AnswerForm::Free,
+            held: None,
             sampling: None,
         })
     }

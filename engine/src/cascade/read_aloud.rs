@@ -209,6 +209,7 @@ mod tests {
             max_tokens: 9,
             tools: [].into(),
             form: AnswerForm::Free,
+            held: None,
             sampling: None,
         }
     }

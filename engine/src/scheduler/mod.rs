@@ -35,10 +35,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use repartee_engine_api::{Command, SessionPeer};
+use repartee_engine_api::{Command, SessionPeer, WakeSignal};
 use repartee_kernels::cpu::pool::Pool;
 use tracing::Span;
 
+use crate::answer_forms::AnswerForms;
 use crate::audio_input::SampleCounter;
 use crate::config::{EngineConfig, Timeouts};
 use crate::deadline::{Planner, StepLimits};
@@ -91,6 +92,8 @@ pub struct Scheduler {
     transcribes: bool,
     /// True if the model translates audio into English.
     translates: bool,
+    /// Reader of the forms of answers.
+    forms: AnswerForms,
     /// Front end before a recogniser.
     unwindowed: Option<SampleCounter>,
     /// The recogniser's slots for complete audio.
@@ -181,6 +184,7 @@ impl Scheduler {
             timeouts: config.timeouts,
             transcribes: model.transcribes(config.transcribes),
             translates: model.hearing_info(config.translates).translates,
+            forms: AnswerForms::new(model.stages.first().and_then(|stage| stage.form_ids()), model.tokenizer.clone()),
             unwindowed: match &model.hearing {
                 Some(Hearing::Text(recogniser)) => Some(SampleCounter::new(recogniser.rate())),
                 Some(Hearing::Rows(_)) | None => None,
@@ -218,6 +222,11 @@ impl Scheduler {
     /// Runs the stages in parallel on this pool from now on; one after another with `None`.
     pub fn set_pool(&mut self, pool: Option<Arc<Pool>>) {
         self.pool = pool;
+    }
+
+    /// Reads the forms of answers on a thread from now on, which wakes the engine.
+    pub fn read_forms_on_thread(&mut self, wake: WakeSignal) {
+        self.forms.on_thread(wake);
     }
 
     /// Runs until the engine is dropped.
@@ -427,6 +436,7 @@ impl Scheduler {
             hears_text: self.unwindowed.is_some(),
             voices: &self.voice_names,
             template: self.model.template.as_ref(),
+            forms: &mut self.forms,
             audio_output: self.model.codec.is_some(),
             transcribes: self.transcribes,
             translates: self.translates,

@@ -60,8 +60,13 @@ impl Scheduler {
         };
         for slot in slots {
             let (Some(session), model) = self.split(owner, now) else { continue };
+            let form_error = session.form_error(slot);
             let Some((elements, params)) = session.begin(slot, &model, limits) else { continue };
             moved = true;
+            if let Some(error) = form_error {
+                self.fail(slot, error);
+                continue;
+            }
             let tokens = self.model.template.tokens(elements.len());
             let (tokens, limit) = (tokens as u32, context as u32);
             if tokens >= limit {

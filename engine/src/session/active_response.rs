@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use repartee_engine_api::{EngineUsage, Respond, Tool};
+use repartee_engine_api::{AnswerForm, EngineUsage, Respond, Tool};
 
 use super::ModelContext;
 use super::input_transcript::InputTranscript;
@@ -88,7 +88,9 @@ impl ActiveResponse {
     ) -> Self {
         let reasoning = reasoning_reader(&params, &prompt, model);
         let offered = pending.request.tools.as_deref().unwrap_or(tools);
-        let names = offered.iter().map(|tool| tool.name.clone()).collect();
+        // A text of JSON is no call, whatever it looks like.
+        let is_json = matches!(params.form, AnswerForm::JsonObject | AnswerForm::JsonSchema(_));
+        let names = offered.iter().filter(|_| !is_json).map(|tool| tool.name.clone()).collect();
         let waited = encoder.filter(|times| times.ended > pending.accepted);
         Self {
             request: pending.request,

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use repartee_engine_api::SessionError;
 
 use super::limits::MAX_AUDIO_S;
+use crate::answer_forms::AnswerForms;
 use crate::model::{FrontEnd, PromptTemplate};
 use crate::stage::Stage;
 use crate::text::{TextError, Tokenizer};
@@ -21,6 +22,8 @@ pub struct ModelContext<'a> {
     pub voices: &'a [String],
     /// Template of the model's prompts.
     pub template: &'a dyn PromptTemplate,
+    /// Reader of the forms of answers.
+    pub forms: &'a mut AnswerForms,
     /// True if the model speaks.
     pub audio_output: bool,
     /// True if the model transcribes audio.

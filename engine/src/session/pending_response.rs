@@ -6,6 +6,7 @@ use std::time::Instant;
 use repartee_engine_api::{ItemId, Respond, Tool};
 
 use super::streamed_text::StreamedText;
+use crate::answer_forms::PendingForm;
 use crate::elements::Message;
 
 /// A requested response that has not begun.
@@ -21,8 +22,17 @@ pub struct PendingResponse {
     pub(super) input: Option<Vec<InputPart>>,
     /// Text that streams in, if the response takes any.
     pub(super) streamed: Option<StreamedText>,
+    /// Form that its text is held to, once it was read; `None` for none.
+    pub(super) form: Option<PendingForm>,
     /// Time at which the engine took the request.
     pub(super) accepted: Instant,
+}
+
+impl PendingResponse {
+    /// True if it waits for no form.
+    pub(super) fn has_form(&self) -> bool {
+        self.form.as_ref().is_none_or(|form| form.get().is_some())
+    }
 }
 
 /// A part of a response's own input.

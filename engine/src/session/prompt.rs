@@ -7,9 +7,11 @@ use repartee_engine_api::EngineUsage;
 use super::active_response::ActiveResponse;
 use super::hearing::cut_after;
 use super::pending_response::InputPart;
+use super::reasoning::ends_with_mark;
 use super::{ModelContext, Session};
 use crate::audio_input::WindowTarget;
 use crate::elements::{AudioRows, Element, Message, MessageKind, MessagePart};
+use crate::model::ReasoningTokens;
 use crate::stage::{ContextBudget, ResponseParams};
 
 /// Share of a prompt's limit that an eviction frees: one in four positions.
@@ -61,7 +63,11 @@ impl Session {
             input_audio_tokens: audio,
             ..EngineUsage::default()
         };
+        let held = pending.form.as_ref().and_then(|form| form.get()?.as_ref().ok()).cloned();
+        let reasons = |tokens: &ReasoningTokens| ends_with_mark(&elements, tokens, model.tokenizer);
+        let closes_reasoning = held.is_some() && model.template.reasoning().is_some_and(reasons);
         let params = ResponseParams {
+            held: held.map(|held| held.after_reasoning(closes_reasoning)),
             response: pending.request.response,
             seed: pending.request.seed,
             voice: pending.request.voice.clone().unwrap_or_else(|| model.voices.first().cloned().unwrap_or_default()),

@@ -96,7 +96,7 @@ impl ReasoningReader {
 }
 
 /// True if the last thing in a prompt but white space is the opening mark.
-fn ends_with_mark(prompt: &[Element], tokens: &ReasoningTokens, tokenizer: &Tokenizer) -> bool {
+pub(super) fn ends_with_mark(prompt: &[Element], tokens: &ReasoningTokens, tokenizer: &Tokenizer) -> bool {
     let mut tail = Vec::new();
     for element in prompt.iter().rev().take(MAX_TAIL) {
         let ElementValue::Token(id) = element.value else { break };

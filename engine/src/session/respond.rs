@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use repartee_engine_api::{
-    EngineUsage, Event, FinishReason, InsertAt, ItemId, MessageContent, Respond, ResponseId, ResponseInput,
+    AnswerForm, EngineUsage, Event, FinishReason, InsertAt, ItemId, MessageContent, Respond, ResponseId, ResponseInput,
     SessionError,
 };
 
@@ -60,6 +60,13 @@ impl Session {
             }
         };
         let tools = request.tools.as_ref().map_or_else(|| self.tools.clone(), |tools| tools[..].into());
+        if request.audio && matches!(request.form, AnswerForm::JsonObject | AnswerForm::JsonSchema(_)) {
+            return Err(SessionError::BadForm("JSON is not spoken: ask for a text response".to_owned()));
+        }
+        let form = match request.streamed {
+            true => None,
+            false => model.forms.request(&request.form, &tools, model.template)?,
+        };
         let (out_of_band, background) = (request.out_of_band, request.background);
         if background && !out_of_band {
             return Err(SessionError::bad("background", true, "false, unless it is out-of-band"));
@@ -85,7 +92,8 @@ impl Session {
             }
         };
         let streamed = request.streamed.then(|| StreamedText::new(model.tokenizer, model.now));
-        let pending = PendingResponse { request, transcript_of, system, tools, input, streamed, accepted: model.now };
+        let pending =
+            PendingResponse { request, transcript_of, system, tools, input, streamed, form, accepted: model.now };
         self.changed = true;
         if !out_of_band {
             self.pending_responses.push_back(pending);
@@ -227,13 +235,23 @@ impl Session {
             && encoded
             && decided(pending)
             && self.has_input(pending)
+            && pending.has_form()
         {
             slots.push(self.slot);
         }
-        let ready = |pending: &PendingResponse| encoded && self.has_input(pending);
+        let ready = |pending: &PendingResponse| encoded && self.has_input(pending) && pending.has_form();
         let out_of_band = self.out_of_band.iter().filter(|other| other.waiting.as_ref().is_some_and(ready));
         slots.extend(out_of_band.map(|other| other.slot));
         slots
+    }
+
+    /// Error of the form of the next response in `slot`, which was read.
+    pub fn form_error(&self, slot: usize) -> Option<SessionError> {
+        let pending = match slot == self.slot {
+            true => self.pending_responses.front(),
+            false => self.out_of_band.iter().find(|other| other.slot == slot)?.waiting.as_ref(),
+        };
+        pending?.form.as_ref()?.get()?.as_ref().err().cloned()
     }
 
     fn has_input(&self, pending: &PendingResponse) -> bool {

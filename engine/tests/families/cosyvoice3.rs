@@ -63,6 +63,7 @@ fn params(voice: &str, streamed: bool) -> ResponseParams {
         streamed,
         tools: Vec::new().into(),
         form: AnswerForm::Free,
+        held: None,
         max_tokens: 1000,
         sampling: None,
     }

@@ -155,6 +155,7 @@ fn samples(folder: &Path, frames: &[Vec<u32>], windows: [usize; 3], piece: usize
         streamed: false,
         tools: Vec::new().into(),
         form: AnswerForm::Free,
+        held: None,
         max_tokens: 1000,
         sampling: None,
     };

@@ -26,6 +26,7 @@ fn params() -> ResponseParams {
         streamed: false,
         tools: std::sync::Arc::default(),
         form: AnswerForm::Free,
+        held: None,
         max_tokens: 100,
         sampling: None,
     }

@@ -8,6 +8,7 @@ mod generic;
 mod given_text;
 mod heard_outcomes;
 mod hearing;
+mod held_answers;
 mod history;
 mod idle_memory;
 mod launches;

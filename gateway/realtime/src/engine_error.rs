@@ -15,7 +15,9 @@ pub fn engine_error(error: &SessionError) -> ErrorBody {
         }
         SessionError::TooManyResponses { .. } => ErrorBody::invalid(ErrorKind::ActiveResponse, message),
         SessionError::NoTools => ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param("response.tools"),
-        SessionError::NoAudioInput | SessionError::NoResponses => ErrorBody::invalid(ErrorKind::InvalidValue, message),
+        SessionError::NoAudioInput | SessionError::NoResponses | SessionError::BadForm(_) => {
+            ErrorBody::invalid(ErrorKind::InvalidValue, message)
+        }
         // A client does not know the engine's item number.
         SessionError::UnknownItem(_) => {
             let message = "the model does not hold an item that this refers to: it was refused, or has left the context. Send \

@@ -6,12 +6,14 @@
 //! - `codec`: carried state against left-context decoding
 //! - `callers`: hand-off modes, threads, batches, input length, memory
 //! - `floor`: stages against the physical floor
+//! - `held`: texts that are held to a form
 //! - `kernels`: sampling from a large vocabulary, regions of the thread pool
 
 mod bed;
 mod callers;
 mod codec;
 mod floor;
+mod held;
 mod kernels;
 
 use anyhow::Result;
@@ -43,6 +45,7 @@ fn main() -> Result<()> {
     part("stages against the physical floor", &mut || floor::rows(&model))?;
 
     part("operations of the device", &mut kernels::rows)?;
+    part("texts held to a form", &mut held::rows)?;
 
     if only.is_some() {
         return Ok(());

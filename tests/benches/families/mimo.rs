@@ -38,6 +38,7 @@ fn params() -> ResponseParams {
         streamed: false,
         tools: Vec::new().into(),
         form: AnswerForm::Free,
+        held: None,
         max_tokens: 1000,
         sampling: None,
     }

@@ -34,8 +34,16 @@ const MAY_NEED: &[(&str, &[&str])] = &[
     ("repartee-checkpoint", &[]),
     (
         "repartee-engine",
-        &["repartee-checkpoint", "repartee-engine-api", "repartee-kernels", "repartee-spoken", "repartee-text"],
+        &[
+            "repartee-checkpoint",
+            "repartee-engine-api",
+            "repartee-forms",
+            "repartee-kernels",
+            "repartee-spoken",
+            "repartee-text",
+        ],
     ),
+    ("repartee-forms", &[]),
     ("repartee-kernels", &[]),
     ("repartee-kernels-testkit", &["repartee-kernels"]),
     (
@@ -79,6 +87,7 @@ const WITHOUT_NETWORK: &[&str] = &[
     "repartee-cluster",
     "repartee-engine",
     "repartee-engine-api",
+    "repartee-forms",
     "repartee-kernels",
     "repartee-media",
     "repartee-protocol",
@@ -152,6 +161,7 @@ const GATEWAY_MAY_NAME: &[(&str, &[&str])] = &[
 
 /// Pure sources, which take time and packets as parameters.
 const PURE: &[&str] = &[
+    "engine/forms/src",
     "engine/spoken/src",
     "gateway/cluster/src",
     "gateway/media/src",
@@ -181,6 +191,7 @@ const SHIPPED: &[&str] = &[
     "gateway/chat-client/src",
     "gateway/cluster/src",
     "engine/checkpoint/src",
+    "engine/forms/src",
     "engine/spoken/src",
     "gateway/media/src",
     "gateway/protocol/src",

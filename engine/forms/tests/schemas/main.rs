@@ -1,6 +1,8 @@
 //! Texts of a model whose logits are arbitrary: whatever it would say, what it may say parses and fits the schema.
 
+mod agreement;
 mod generated;
+mod refusals;
 mod validator;
 
 use std::sync::Arc;
@@ -17,6 +19,8 @@ const SCHEMAS: u64 = 500;
 const MOST: usize = 2_000;
 /// Id that ends a text.
 const STOP: u32 = 5_000;
+/// Number of ids.
+const IDS: u32 = 5_001;
 
 /// Bytes, and tokens of several bytes that cross strings, escapes, numbers and structure.
 fn vocabulary() -> Arc<Vocabulary> {

@@ -147,6 +147,7 @@ mod tests {
             streamed: false,
             tools: Vec::new().into(),
             form: AnswerForm::Free,
+            held: None,
             max_tokens,
             sampling: None,
         }

@@ -74,6 +74,7 @@ mod tests {
             streamed: false,
             tools: Vec::new().into(),
             form: AnswerForm::Free,
+            held: None,
             max_tokens,
             sampling: None,
         }

@@ -182,6 +182,7 @@ mod tests {
             max_tokens: 9,
             tools: [].into(),
             form: AnswerForm::Free,
+            held: None,
             sampling: None,
         };
         let token = |id| StageItem::Streamed(vec![Element::token(Role::User, id)]);

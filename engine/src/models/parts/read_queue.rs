@@ -103,6 +103,7 @@ mod tests {
             max_tokens,
             tools: [].into(),
             form: AnswerForm::Free,
+            held: None,
             sampling: None,
         };
         ReadQueue::new(&params, prompt)

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use repartee_engine_api::{Role, Sampling};
+use repartee_forms::{Mask, Matcher};
 use repartee_kernels::row_spec::{SampleSection, SpecSection};
 use repartee_kernels::{NO_ID, NO_ROW, Ops, RowSpec, SpecLayout, StepOutputs};
 
@@ -17,6 +18,7 @@ use super::language_model::LanguageModel;
 use super::memory::SlotBytes;
 use super::pipeline::{Placement, StagePart};
 use super::slot_rows::SlotRows;
+use crate::answer_forms::{FormIds, HeldForm};
 use crate::device::Device;
 use crate::elements::{Element, ElementValue};
 use crate::sequence::BlockPool;
@@ -68,6 +70,14 @@ impl<O: Ops> ThinkerPart<O> {
     }
 }
 
+/// Text of a slot that is not the model's own choice alone.
+#[derive(Default)]
+pub struct ThinkerSlot {
+    given: GivenText,
+    /// A text that is held to a form, and the ids that may follow.
+    held: Option<(Matcher, Mask)>,
+}
+
 /// True if a slot's response takes text that streams in.
 fn reads<O: Device>(state: &SlotState<O, ThinkerLm<O>>) -> bool {
     state.decoding().is_some_and(|decoding| decoding.params.streamed)
@@ -115,11 +125,14 @@ pub struct ThinkerSections {
     /// For each row, the destination of its hidden row.
     hidden: SpecSection,
     params: SampleSection,
+    /// Rows of logits that are held to a form, and the bytes of the bit sets of their ids.
+    held_at: SpecSection,
+    held: SpecSection,
 }
 
 impl<O: Device> CausalLm<O> for ThinkerLm<O> {
     type Row = Element;
-    type Slot = GivenText;
+    type Slot = ThinkerSlot;
     type Piece = u32;
     type Sections = ThinkerSections;
 
@@ -164,16 +177,38 @@ impl<O: Device> CausalLm<O> for ThinkerLm<O> {
     ) {
         match item {
             // Text may come after the response has ended at its limit: the next response must not find it.
-            StageItem::Streamed(elements) if reads(state) => state.own.push(&elements),
-            StageItem::StreamedEnd(_) if reads(state) => state.own.end(),
+            StageItem::Streamed(elements) if reads(state) => state.own.given.push(&elements),
+            StageItem::StreamedEnd(_) if reads(state) => state.own.given.end(),
             StageItem::Abort => {
                 state.end();
                 state.drop_queue();
-                state.own = GivenText::default();
+                state.own = ThinkerSlot::default();
                 out.push((slot, StageItem::Abort));
             }
             _ => {}
         }
+    }
+
+    fn form_ids(&self) -> Option<FormIds> {
+        Some(FormIds { count: self.vocabulary(), stops: self.part.stop.clone() })
+    }
+
+    fn hold(&mut self, state: &mut SlotState<O, Self>) {
+        // The last sampled position has none after it.
+        let free = (self.context + 1).saturating_sub(state.cached());
+        let Some(decoding) = state.decoding() else { return };
+        let (left, steps) = (decoding.left().min(free), decoding.steps);
+        let begun = decoding.params.held.as_ref().filter(|_| steps == 0).map(HeldForm::matcher);
+        if steps == 0 {
+            state.own.held = begun.map(|matcher| (matcher, Mask::default()));
+        }
+        if let Some((matcher, mask)) = &mut state.own.held {
+            mask.clone_from(matcher.mask(left));
+        }
+    }
+
+    fn held<'a>(&self, state: &'a SlotState<O, Self>) -> Option<&'a Mask> {
+        state.own.held.as_ref().map(|(_, mask)| mask)
     }
 
     fn special_rows(&self, rows: &[Element]) -> usize {
@@ -187,6 +222,8 @@ impl<O: Device> CausalLm<O> for ThinkerLm<O> {
             audio: layout.list(shape.special * self.part.thinker.width()),
             hidden: layout.list(if self.hidden.is_some() { shape.rows } else { 0 }),
             params: layout.samples(shape.sampled),
+            held_at: layout.list(shape.held),
+            held: layout.list(shape.held * self.part.thinker.mask_bytes()),
         }
     }
 
@@ -212,6 +249,10 @@ impl<O: Device> CausalLm<O> for ThinkerLm<O> {
         let sampling = |params: &ResponseParams| params.sampling.unwrap_or(self.part.sampling);
         let params = step.samplers.iter().map(|row| row.sample_params(&sampling(row.params), 0));
         spec.set_samples(sections.params, params);
+        let held = || step.samplers.iter().enumerate().filter_map(|(at, row)| Some((at as u32, row.held?)));
+        spec.set_each(sections.held_at, held().map(|(at, _)| at));
+        let bytes = self.part.thinker.mask_bytes();
+        spec.set_each(sections.held, held().flat_map(|(_, mask)| mask.bytes().take(bytes).map(u32::from)));
     }
 
     fn forward(&mut self, ops: &O, sections: &ThinkerSections, step: StepContext<'_, O>, outputs: &mut StepOutputs<O>) {
@@ -227,7 +268,10 @@ impl<O: Device> CausalLm<O> for ThinkerLm<O> {
             to.store(ops, &index(sections.hidden), &hidden);
         }
         if let Some(last) = last {
-            let logits = self.part.thinker.logits(ops, &x, last);
+            let mut logits = self.part.thinker.logits(ops, &x, last);
+            if sections.held_at.capacity() > 0 {
+                logits = self.part.thinker.hold(ops, logits, &index(sections.held_at), &index(sections.held));
+            }
             outputs.ids.push(ops.sample_at(
                 &logits,
                 &index(sections.params.words()),
@@ -238,16 +282,22 @@ impl<O: Device> CausalLm<O> for ThinkerLm<O> {
     }
 
     fn sampled(&mut self, ids: Vec<u32>, _: usize, state: &mut SlotState<O, Self>) -> SampleOutcome<u32> {
-        match ids.first().copied().unwrap_or(NO_ID) {
+        let id = ids.first().copied().unwrap_or(NO_ID);
+        // What may not follow is chosen if no logit of the others is a number.
+        let held = state.own.held.as_mut().filter(|_| id != NO_ID);
+        let held = held.map(|(matcher, _)| (matcher.advance(id), matcher.is_ended()));
+        match id {
             NO_ID => SampleOutcome::NotFinite,
-            _ if state.decoding().is_some_and(|decoding| decoding.params.streamed) => state.own.next(),
+            _ if held.is_some_and(|(taken, _)| !taken) => SampleOutcome::NotFinite,
+            _ if state.decoding().is_some_and(|decoding| decoding.params.streamed) => state.own.given.next(),
             id if self.part.stop.contains(&id) => SampleOutcome::Stop,
+            id if held.is_some_and(|(_, ended)| ended) => SampleOutcome::Last(id),
             id => SampleOutcome::Piece(id),
         }
     }
 
     fn resume(&mut self, state: &mut SlotState<O, Self>) -> Option<SampleOutcome<u32>> {
-        state.own.resumed()
+        state.own.given.resumed()
     }
 
     fn emit(&self, slot: usize, &id: &u32, position: usize, out: &mut Outbox) {
@@ -270,7 +320,7 @@ impl<O: Device> CausalLm<O> for ThinkerLm<O> {
         _: &mut BlockPool,
         out: &mut Outbox,
     ) {
-        state.own = GivenText::default();
+        state.own = ThinkerSlot::default();
         out.push((slot, StageItem::End(end)));
     }
 
@@ -279,7 +329,7 @@ impl<O: Device> CausalLm<O> for ThinkerLm<O> {
     }
 
     fn failed(&mut self, state: &mut SlotState<O, Self>, _: &mut BlockPool) {
-        state.own = GivenText::default();
+        state.own = ThinkerSlot::default();
         state.drop_queue();
     }
 

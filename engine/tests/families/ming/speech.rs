@@ -33,6 +33,7 @@ fn params() -> ResponseParams {
         streamed: false,
         tools: Vec::new().into(),
         form: AnswerForm::Free,
+        held: None,
         max_tokens: 1000,
         sampling: None,
     }

@@ -46,6 +46,7 @@ fn sound(model: &mut Model, codes: &[u32], request: &Respond) -> Vec<f32> {
         streamed: false,
         tools: std::sync::Arc::default(),
         form: AnswerForm::Free,
+        held: None,
         max_tokens: 100,
         sampling: None,
     };

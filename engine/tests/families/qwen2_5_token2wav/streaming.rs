@@ -40,6 +40,7 @@ fn params(seed: u64, voice: usize) -> ResponseParams {
         streamed: false,
         tools: std::sync::Arc::default(),
         form: AnswerForm::Free,
+        held: None,
         max_tokens: 100,
         sampling: None,
     }

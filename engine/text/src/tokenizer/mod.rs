@@ -12,6 +12,7 @@
 //! - `prompt`: encoding of a rendered prompt
 //! - `protobuf`: reader of SentencePiece's model file
 //! - `sentencepiece`: SentencePiece's encoding and decoding
+//! - `token_bytes`: bytes of tokens
 //! - `unigram`: the best path through a text by the scores of its pieces
 
 mod added;
@@ -26,6 +27,7 @@ mod prompt;
 mod protobuf;
 mod sentencepiece;
 mod text_tokenizer;
+mod token_bytes;
 mod unigram;
 
 pub use added::AddedToken;

@@ -6,6 +6,7 @@ use super::error::TokenizerError;
 use super::normalizer::{Normalizer, SPACE, Whitespace};
 use super::pieces::{PieceKind, Pieces};
 use super::protobuf::{self, ModelKind};
+use super::token_bytes::of_piece;
 use super::unigram::Unigram;
 
 /// A vocabulary of pieces.
@@ -132,6 +133,13 @@ impl SentencePiece {
     pub fn token(&self, id: u32) -> Option<&str> {
         let added = self.added_token(id).map(|token| token.content.as_str());
         added.or_else(|| self.pieces.get(id).map(|piece| piece.text.as_str()))
+    }
+
+    /// Pieces that a text can have, and the bytes, each with its bytes.
+    pub fn token_bytes(&self) -> Vec<(u32, Vec<u8>)> {
+        let with_text = |kind: PieceKind| matches!(kind, PieceKind::Normal | PieceKind::UserDefined | PieceKind::Byte);
+        let pieces = self.pieces.iter().filter(|(id, piece)| with_text(piece.kind) && self.added_token(*id).is_none());
+        pieces.map(|(id, piece)| (id, of_piece(&piece.text))).collect()
     }
 
     /// True if an id has a token that is not left out.

@@ -11,6 +11,7 @@ use super::class_files::ClassFiles;
 use super::error::{EncodeError, TokenizerError};
 use super::gguf::{self, GgufModel, GgufVocabulary};
 use super::sentencepiece::SentencePiece;
+use super::token_bytes::Spelling;
 
 /// Upper bound of tokenizer.json, in bytes. The longest published ones have 40 MB.
 pub const MAX_JSON: usize = 256 << 20;
@@ -180,6 +181,20 @@ impl TextTokenizer {
         match &self.model {
             Model::Library(tokenizer) => tokenizer.id_to_token(id),
             Model::Pieces(pieces) => pieces.token(id).map(str::to_owned),
+        }
+    }
+
+    /// Tokens with text, and their bytes: no special or added ones, nor unused pieces. None if the vocabulary spells bytes in an
+    /// unknown way.
+    pub fn token_bytes(&self) -> Vec<(u32, Vec<u8>)> {
+        match &self.model {
+            Model::Library(tokenizer) => {
+                let Some(spelling) = tokenizer.get_decoder().and_then(Spelling::of_decoder) else { return Vec::new() };
+                let added = tokenizer.get_added_tokens_decoder();
+                let vocabulary = tokenizer.get_vocab(false).into_iter().filter(|(_, id)| !added.contains_key(id));
+                vocabulary.filter_map(|(token, id)| Some((id, spelling.bytes(&token)?))).collect()
+            }
+            Model::Pieces(pieces) => pieces.token_bytes(),
         }
     }
 

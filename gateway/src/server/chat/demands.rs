@@ -25,7 +25,7 @@ pub(super) fn form(
     let message = match format.get("type").and_then(Value::as_str) {
         Some("text") => return Ok(AnswerForm::Free),
         Some(kind @ ("json_object" | "json_schema")) if !model.answer_forms => format!(
-            "`{}` is not held to JSON: `{kind}` is served by language models behind a URL alone, `text` is served here",
+            "`{}` cannot be held to JSON: `{kind}` is served by language models that write text, `text` is served here",
             model.name
         ),
         Some("json_object") => return Ok(AnswerForm::JsonObject),

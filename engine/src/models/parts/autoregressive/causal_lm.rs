@@ -4,8 +4,10 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use repartee_engine_api::Sampling;
+use repartee_forms::Mask;
 use repartee_kernels::{Ops, RowSpec, SampleParams, SequenceRows, SpecLayout, StepKey, StepOutputs, random::uniform};
 
+use crate::answer_forms::FormIds;
 use crate::elements::Element;
 use crate::sequence::{BlockPool, Sequence};
 #[cfg(doc)]
@@ -23,6 +25,13 @@ pub struct Decoding {
     pub steps: usize,
     /// Most pieces of the response.
     pub(super) limit: usize,
+}
+
+impl Decoding {
+    /// Number of pieces that may still come.
+    pub fn left(&self) -> usize {
+        self.limit.saturating_sub(self.steps)
+    }
 }
 
 /// Stage state of a slot.
@@ -126,12 +135,18 @@ pub struct StepShape {
     pub sampled: usize,
     /// Rows that the model computes differently from the rest; see [`CausalLm::special_rows`].
     pub special: usize,
+    /// Rows to sample from whose text is held to a form.
+    pub held: usize,
 }
 
 impl StepShape {
-    /// Key of the shape. Sampled and special rows never outnumber all rows, so it is unique.
+    /// Key of the shape. Sampled, special and held rows never outnumber all rows, so it is unique.
     pub(super) fn key(self, stage: &'static str) -> StepKey {
-        StepKey { stage, rows: self.rows, variant: self.sampled * (self.rows + 1) + self.special }
+        StepKey {
+            stage,
+            rows: self.rows,
+            variant: (self.held * (self.rows + 1) + self.sampled) * (self.rows + 1) + self.special,
+        }
     }
 }
 
@@ -171,6 +186,8 @@ pub struct Sampler<'a> {
     pub params: &'a ResponseParams,
     /// Number of pieces sampled before.
     pub step: usize,
+    /// Ids that may be sampled, of a text that is held to a form.
+    pub held: Option<&'a Mask>,
 }
 
 impl Sampler<'_> {
@@ -257,6 +274,16 @@ pub trait CausalLm<O: Ops>: Send + Sized {
     /// Number of rows computed differently from the rest; the shapes of the step depend on it.
     fn special_rows(&self, _rows: &[Self::Row]) -> usize {
         0
+    }
+    /// Ids of a model whose text can be held to a form; see [`Stage::form_ids`].
+    fn form_ids(&self) -> Option<FormIds> {
+        None
+    }
+    /// Finds the ids that a slot may sample next, if its text is held to a form.
+    fn hold(&mut self, _state: &mut SlotState<O, Self>) {}
+    /// The ids found.
+    fn held<'a>(&self, _state: &'a SlotState<O, Self>) -> Option<&'a Mask> {
+        None
     }
     /// Reserves the model's own sections of the row spec.
     fn layout(&self, shape: StepShape, layout: &mut SpecLayout) -> Self::Sections;

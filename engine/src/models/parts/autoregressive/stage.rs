@@ -12,6 +12,7 @@ use repartee_kernels::{Ops, ReadBack, RowSpec, StateSpec};
 use self::launched::Launched;
 use self::retired::RetiredPrefixes;
 use super::causal_lm::{BLOCK, CausalLm, SampleOutcome, SlotState};
+use crate::answer_forms::FormIds;
 use crate::device::Device;
 use crate::elements::Element;
 use crate::models::parts::idle_slots::IdleSlots;
@@ -368,6 +369,10 @@ impl<O: Device, L: CausalLm<O>> Stage for Autoregressive<O, L> {
 
     fn reads(&self, element: &Element) -> bool {
         self.lm.reads(element)
+    }
+
+    fn form_ids(&self) -> Option<FormIds> {
+        self.lm.form_ids()
     }
 
     fn most_frames(&self) -> Option<usize> {

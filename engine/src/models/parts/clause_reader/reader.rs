@@ -205,6 +205,7 @@ mod tests {
             streamed,
             tools,
             form: AnswerForm::Free,
+            held: None,
             max_tokens,
             sampling: None,
         }

@@ -148,6 +148,7 @@ mod tests {
             streamed: false,
             tools: Arc::default(),
             form: AnswerForm::Free,
+            held: None,
             max_tokens,
             sampling: None,
         };

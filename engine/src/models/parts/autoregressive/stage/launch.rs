@@ -140,20 +140,26 @@ impl<O: Ops, L: CausalLm<O>> Autoregressive<O, L> {
     fn compute(&mut self, fits: Vec<SlotRowsInStep>) -> Launched<O::Ticket> {
         let Self { ops, lm, cache, output_mask, slots, rows, spec, .. } = self;
         let mut at = Vec::with_capacity(rows.len());
-        let (mut last, mut fresh, mut sampling) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut last, mut fresh, mut sampling, mut held) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for (i, &SlotRowsInStep { slot, from, rows, .. }) in fits.iter().enumerate() {
             let state = &mut slots[slot];
             at.extend((from..from + rows).map(|position| (slot, position)));
             // A slot with a response and an empty queue samples from its last row.
             if state.queue.is_empty() && state.decoding.is_some() {
                 last.push((slot, at.len() - 1));
+                lm.hold(state);
+                held += usize::from(lm.held(state).is_some());
                 sampling.push(i);
                 fresh.extend(std::mem::take(&mut state.fresh).then_some(slot as u32));
             }
         }
         let padded = |rows: usize| if rows == 0 { 0 } else { ops.bucket(rows) };
-        let shape =
-            StepShape { rows: padded(at.len()), sampled: padded(last.len()), special: padded(lm.special_rows(rows)) };
+        let shape = StepShape {
+            rows: padded(at.len()),
+            sampled: padded(last.len()),
+            special: padded(lm.special_rows(rows)),
+            held: padded(held),
+        };
         let (layout, sections) = StepSections::new(lm, shape, slots.len(), self.positions);
         layout.clear_spec(spec);
         let sequence = |&SlotRowsInStep { slot, from, rows, .. }: &SlotRowsInStep| {
@@ -166,7 +172,7 @@ impl<O: Ops, L: CausalLm<O>> Autoregressive<O, L> {
         spec.set(sections.begun, &fresh);
         let sampler = |&(slot, row): &(usize, usize)| {
             let Decoding { params, steps, .. } = slots[slot].decoding.as_ref()?;
-            Some(Sampler { slot, row, params, step: *steps })
+            Some(Sampler { slot, row, params, step: *steps, held: lm.held(&slots[slot]) })
         };
         let samplers: Vec<_> = last.iter().filter_map(sampler).collect();
         lm.fill(&StepInput { rows, at: &at, sequences: &sequences, samplers: &samplers }, &sections.own, spec);
@@ -185,7 +191,7 @@ impl<O: Ops, L: CausalLm<O>> Autoregressive<O, L> {
         let mut rows = 0;
         while rows < most {
             rows = ops.bucket(rows + 1);
-            let shape = StepShape { rows, sampled: rows, special: 0 };
+            let shape = StepShape { rows, sampled: rows, special: 0, held: 0 };
             let (layout, sections) = StepSections::new(lm, shape, slots.len(), self.positions);
             layout.clear_spec(spec);
             spec.set_batch(sections.batch, &[], self.scratch);
