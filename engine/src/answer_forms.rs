@@ -11,7 +11,7 @@ use crate::model::{PromptTemplate, ToolTemplate};
 use crate::text::Tokenizer;
 
 /// Most forms that wait to be read.
-const MAX_WAITING: usize = 64;
+const MAX_WAITING: usize = 1024;
 /// Stands for a function's name where a template writes a call.
 const NAME: &str = "function-name-probe";
 /// Stands for its arguments.

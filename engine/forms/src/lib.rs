@@ -6,6 +6,7 @@
 //!
 //! - `error`: typed errors
 //! - `schema`: JSON schemas: what their keywords mean
+//! - `keywords`: keywords of schemas, and their values
 //! - `node`: compiled schemas, and the lowest value of each
 //! - `number`: numbers in a range, digit by digit
 //! - `string`: strings, byte by byte
@@ -20,6 +21,7 @@
 mod automaton;
 mod error;
 mod grammar;
+mod keywords;
 mod mask;
 mod matcher;
 mod node;

@@ -199,7 +199,7 @@ impl Walk<'_> {
         self.tried.extend_from_slice(states);
         // For each byte so far: the end of its nodes, its states, and the frames before it.
         let mut path = vec![(to, 0, automaton.frames.len())];
-        let mut at = from;
+        let (mut at, mut next) = (from, Vec::new());
         while let Some(&(end, first, _)) = path.last() {
             if at >= end {
                 let (_, first, frames) = path.pop().unwrap_or((0, 0, 0));
@@ -209,7 +209,7 @@ impl Walk<'_> {
             }
             let node = self.vocabulary.tree[at as usize];
             let (begin, frames) = (self.tried.len(), automaton.frames.len());
-            let mut next = Vec::new();
+            next.clear();
             step(automaton, &self.tried[first..begin], node.byte, &mut next);
             if next.is_empty() {
                 automaton.frames.truncate(frames);
@@ -254,25 +254,35 @@ impl Walk<'_> {
             self.mask.allow_all(&tokens.inside);
         }
         let closed = StringText { letter: Letter::Between, least: 0, ..text };
+        let frames = automaton.frames.len();
+        let (mut after_quote, mut states, mut stepped) = (Vec::new(), Vec::new(), Vec::new());
+        step(automaton, &[State { at: At::Text(closed), ..state }], b'"', &mut after_quote);
+        let fits = |letters: u32| text.least <= letters && letters <= text.most;
+        // What stands behind the quote is sorted: what begins as a wrong one is wrong.
+        let mut wrong: Option<&[u8]> = None;
         for (rest, ids) in &tokens.closing {
-            let fits = |letters: u32| text.least <= letters && letters <= text.most;
-            if !ids.iter().any(|(letters, _)| fits(*letters)) {
+            if wrong.is_some_and(|wrong| rest.starts_with(wrong)) || !ids.iter().any(|(letters, _)| fits(*letters)) {
                 continue;
             }
-            let (frames, mut next) = (automaton.frames.len(), Vec::new());
-            step(automaton, &[State { at: At::Text(closed), ..state }], b'"', &mut next);
-            for &byte in rest {
-                let mut stepped = Vec::new();
-                step(automaton, &next, byte, &mut stepped);
-                next = stepped;
+            let opened = automaton.frames.len();
+            states.clone_from(&after_quote);
+            for (at, &byte) in rest.iter().enumerate() {
+                stepped.clear();
+                step(automaton, &states, byte, &mut stepped);
+                std::mem::swap(&mut states, &mut stepped);
+                if states.is_empty() {
+                    wrong = Some(&rest[..=at]);
+                    break;
+                }
             }
-            if !next.is_empty() && self.is_in_time(automaton, &next) {
+            if !states.is_empty() && self.is_in_time(automaton, &states) {
                 for (_, id) in ids.iter().filter(|(letters, _)| fits(*letters)) {
                     self.mask.allow(*id);
                 }
             }
-            automaton.frames.truncate(frames);
+            automaton.frames.truncate(opened);
         }
+        automaton.frames.truncate(frames);
         true
     }
 }

@@ -111,7 +111,7 @@ async fn a_response_is_streamed_in_chunks() {
 async fn text_gets_text_with_the_whole_history() {
     let server = Running::start(Script::default()).await;
     let mut request = json!({
-        "model": "scripted", "temperature": 0, "seed": 5, "max_completion_tokens": 9, "tools": [], "user": "me",
+        "model": "scripted", "temperature": 0, "seed": 5, "max_completion_tokens": 9, "tools": [], "store": true, "user": "me",
         "messages": [
             {"role": "system", "content": "Be brief."},
             {"role": "developer", "content": [{"type": "text", "text": "And kind."}]},
@@ -127,7 +127,7 @@ async fn text_gets_text_with_the_whole_history() {
     assert_eq!(message["content"], "You wrote: how\nare you");
     assert!(message["audio"].is_null());
     let warnings = answer["repartee"]["warnings"].to_string();
-    assert!(warnings.contains("tools is not known") && warnings.contains("user is not known"), "{warnings}");
+    assert!(warnings.contains("store is not known") && warnings.contains("user is not known"), "{warnings}");
     let commands = server.engine.commands();
     assert_eq!(commands[0], Command::SetInstructions("Be brief.\nAnd kind.".into()));
     // A refusal is text of the assistant.

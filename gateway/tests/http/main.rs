@@ -7,6 +7,7 @@ mod cascade;
 mod chat;
 mod handshake;
 mod health;
+mod held_answers;
 mod keyless;
 mod keys;
 mod limits;

@@ -84,9 +84,10 @@ impl From<&EngineUsage> for Usage {
     }
 }
 
-fn finish_reason(reason: FinishReason) -> &'static str {
+fn finish_reason(reason: FinishReason, has_calls: bool) -> &'static str {
     match reason {
         FinishReason::Length => "length",
+        FinishReason::Stop if has_calls => "tool_calls",
         // A completion is cancelled only if its client disconnects.
         FinishReason::Stop | FinishReason::Cancelled => "stop",
     }
@@ -109,6 +110,7 @@ pub(super) struct CompletionBuilder {
     format: Option<CompletionFormat>,
     text: String,
     samples: Vec<f32>,
+    calls: Vec<ToolCall>,
 }
 
 /// Completion object on the wire.
@@ -140,6 +142,37 @@ struct Message {
     refusal: Option<()>,
     #[serde(skip_serializing_if = "Option::is_none")]
     audio: Option<Audio>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<ToolCall>,
+}
+
+/// Call of a function; in a chunk the part of it that is new.
+#[derive(Debug, Serialize)]
+struct ToolCall {
+    /// Number of the call; in chunks alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    index: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    kind: Option<&'static str>,
+    function: CalledFunction,
+}
+
+#[derive(Debug, Serialize)]
+struct CalledFunction {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    /// Arguments as JSON text.
+    arguments: String,
+}
+
+impl ToolCall {
+    fn begun(metadata: &Metadata, call: u32, name: String) -> Self {
+        let id = Some(format!("{}_{call}", metadata.id.replacen("chatcmpl", "call", 1)));
+        let function = CalledFunction { name: Some(name), arguments: String::new() };
+        Self { index: None, id, kind: Some("function"), function }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -153,7 +186,7 @@ struct Audio {
 
 impl CompletionBuilder {
     pub fn new(metadata: Metadata, rate: u32, format: Option<CompletionFormat>) -> Self {
-        Self { metadata, rate, format, text: String::new(), samples: Vec::new() }
+        Self { metadata, rate, format, text: String::new(), samples: Vec::new(), calls: Vec::new() }
     }
 
     /// Adds an event of the engine.
@@ -161,16 +194,25 @@ impl CompletionBuilder {
         match event {
             Event::Text { text, .. } => self.text.push_str(&text),
             Event::Audio { samples, .. } => self.samples.extend(samples),
-            // Other events carry no content: no tools were offered, and the caller handles the end.
+            Event::ToolCall { call, name, .. } => self.calls.push(ToolCall::begun(&self.metadata, call, name)),
+            Event::ToolArguments { arguments, .. } => {
+                if let Some(call) = self.calls.last_mut() {
+                    call.function.arguments.push_str(&arguments);
+                }
+            }
+            // Other events carry no content, and the caller handles the end.
             _ => {}
         }
     }
 
     /// Builds the completion, once the response has finished.
     pub fn finish(self, reason: FinishReason, usage: &EngineUsage) -> Result<ChatCompletion, WriteError> {
-        let Self { metadata, rate, format, text, samples } = self;
+        let Self { metadata, rate, format, text, samples, calls } = self;
+        let has_calls = !calls.is_empty();
         let (content, audio) = match format {
-            None => (Some(text), None),
+            None => (Some(text).filter(|text| !text.is_empty() || !has_calls), None),
+            // A call is not spoken.
+            Some(_) if has_calls && samples.is_empty() => (None, None),
             Some(format) => {
                 let bytes = match format {
                     CompletionFormat::Wav => repartee_media::wav::encode(&samples, rate)?,
@@ -186,8 +228,9 @@ impl CompletionBuilder {
             }
         };
         let repartee = metadata.extension();
-        let message = Message { role: "assistant", content, refusal: None, audio };
-        let choice = Choice { index: 0, message, finish_reason: finish_reason(reason), logprobs: None };
+        let message = Message { role: "assistant", content, refusal: None, audio, tool_calls: calls };
+        let finish_reason = finish_reason(reason, has_calls);
+        let choice = Choice { index: 0, message, finish_reason, logprobs: None };
         let Metadata { id, created, model, .. } = metadata;
         let usage = usage.into();
         Ok(ChatCompletion { id, object: "chat.completion", created, model, choices: [choice], usage, repartee })
@@ -203,6 +246,8 @@ pub(super) struct ChunkBuilder {
     include_usage: bool,
     /// True once the first chunk was built.
     begun: bool,
+    /// True once a call was built.
+    has_calls: bool,
 }
 
 /// Chunk object on the wire.
@@ -235,6 +280,8 @@ struct Delta {
     content: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     audio: Option<AudioDelta>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<ToolCall>,
 }
 
 #[derive(Debug, Default, Serialize)]
@@ -251,7 +298,7 @@ struct AudioDelta {
 impl ChunkBuilder {
     pub fn new(metadata: Metadata, rate: u32, spoken: bool, include_usage: bool) -> Result<Self, ResampleError> {
         let resampler = if spoken { Some(Resampler::new(rate, PCM_RATE)?) } else { None };
-        Ok(Self { metadata, resampler, include_usage, begun: false })
+        Ok(Self { metadata, resampler, include_usage, begun: false, has_calls: false })
     }
 
     /// Builds the chunks for an event of the engine.
@@ -268,6 +315,16 @@ impl ChunkBuilder {
                 }
                 None => Vec::new(),
             },
+            Event::ToolCall { call, name, .. } => {
+                self.has_calls = true;
+                let begun = ToolCall { index: Some(call), ..ToolCall::begun(&self.metadata, call, name) };
+                vec![self.chunk(Delta { tool_calls: vec![begun], ..Delta::default() })]
+            }
+            Event::ToolArguments { call, arguments, .. } => {
+                let function = CalledFunction { name: None, arguments };
+                let more = ToolCall { index: Some(call), id: None, kind: None, function };
+                vec![self.chunk(Delta { tool_calls: vec![more], ..Delta::default() })]
+            }
             _ => Vec::new(),
         })
     }
@@ -287,7 +344,7 @@ impl ChunkBuilder {
         }
         let mut last = self.chunk(Delta::default());
         if let Some(choice) = last.choices.first_mut() {
-            choice.finish_reason = Some(finish_reason(reason));
+            choice.finish_reason = Some(finish_reason(reason, self.has_calls));
         }
         chunks.push(last);
         if self.include_usage {

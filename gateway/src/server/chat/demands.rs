@@ -10,17 +10,8 @@ const MAX_SCHEMA: usize = 64 << 10;
 /// Most bytes of the name of a schema.
 const MAX_NAME: usize = 64;
 
-/// Reads the form that an answer is held to; refuses a demand for a function call, and one that the model is not held to.
-pub(super) fn form(
-    tool_choice: Option<&Value>,
-    response_format: Option<&Value>,
-    model: &ModelInfo,
-) -> Result<AnswerForm, ErrorBody> {
-    if tool_choice.is_some_and(|choice| !choice.is_null() && choice != "auto" && choice != "none") {
-        let message =
-            "completions call no functions: a tool_choice is `auto` or `none`; use the realtime API for functions";
-        return Err(refusal("tool_choice", message.to_owned()));
-    }
+/// Reads the form that an answer is held to; refuses one that the model is not held to.
+pub(super) fn form(response_format: Option<&Value>, model: &ModelInfo) -> Result<AnswerForm, ErrorBody> {
     let Some(format) = response_format.filter(|format| !format.is_null()) else { return Ok(AnswerForm::Free) };
     let message = match format.get("type").and_then(Value::as_str) {
         Some("text") => return Ok(AnswerForm::Free),

@@ -2,11 +2,15 @@
 //! call.
 //!
 //! - `request`: parsing a request, with errors and warnings for unsupported fields
-//! - `demands`: forms of an answer that are refused
+//! - `messages`: messages of the conversation
+//! - `functions`: functions, and the choice among them
+//! - `demands`: forms of an answer
 //! - `completion`: the response body, whole or as a stream
 
 mod completion;
 mod demands;
+mod functions;
+mod messages;
 mod request;
 
 use std::sync::Arc;

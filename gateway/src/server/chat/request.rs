@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use repartee_engine_api::{Command, ModelInfo, Respond, Role, Sampling};
+use repartee_engine_api::{AnswerForm, Command, InsertAt, MessageContent, ModelInfo, Respond, Role, Sampling};
 use repartee_media::sound_file;
-use repartee_protocol::fields::{name_of, optional_integer, within};
+use repartee_protocol::fields::optional_integer;
 use repartee_protocol::json::read_body;
 use repartee_protocol::{ErrorBody, ErrorKind};
-use serde::de::Error;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::demands;
+use super::functions;
+use super::messages::{Call, CalledFunction, ContentPart, Message, content_parts};
 use crate::long_work::WorkPermit;
 
 /// Maximum duration of the audio of one request, all messages together.
@@ -50,7 +51,11 @@ struct Request {
     #[serde(default, deserialize_with = "optional_integer")]
     n: Option<u32>,
     #[serde(default)]
+    tools: Option<Vec<Value>>,
+    #[serde(default)]
     tool_choice: Option<Value>,
+    #[serde(default)]
+    parallel_tool_calls: Option<bool>,
     #[serde(default)]
     response_format: Option<Value>,
     #[serde(flatten)]
@@ -76,85 +81,6 @@ struct AudioOptions {
 #[serde(default)]
 struct StreamOptions {
     include_usage: Option<bool>,
-}
-
-#[derive(Debug)]
-enum Message {
-    System { content: Content },
-    User { content: Content },
-    Assistant { content: Option<Content>, audio: Option<Value> },
-}
-
-impl<'de> Deserialize<'de> for Message {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        struct Fields {
-            #[serde(default)]
-            content: Option<Content>,
-            #[serde(default)]
-            audio: Option<Value>,
-        }
-        let message = Value::deserialize(deserializer)?;
-        let role = name_of::<D::Error>(&message, "role", &["system", "developer", "user", "assistant"])?;
-        let Fields { content, audio } = within::<_, D::Error>(message)?;
-        if role == "assistant" {
-            return Ok(Self::Assistant { content, audio });
-        }
-        let content = content.ok_or_else(|| D::Error::missing_field("content"))?;
-        Ok(if role == "user" { Self::User { content } } else { Self::System { content } })
-    }
-}
-
-#[derive(Debug)]
-enum Content {
-    Text(String),
-    Parts(Vec<Part>),
-}
-
-impl<'de> Deserialize<'de> for Content {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match Value::deserialize(deserializer)? {
-            Value::String(text) => Ok(Self::Text(text)),
-            parts @ Value::Array(_) => within(parts).map(Self::Parts),
-            _ => Err(Error::custom("a content is a string or an array of parts")),
-        }
-    }
-}
-
-#[derive(Debug)]
-enum Part {
-    Text { text: String },
-    Refusal { refusal: String },
-    InputAudio { input_audio: InputAudio },
-}
-
-impl<'de> Deserialize<'de> for Part {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        struct TextPart {
-            text: String,
-        }
-        #[derive(Deserialize)]
-        struct RefusalPart {
-            refusal: String,
-        }
-        #[derive(Deserialize)]
-        struct AudioPart {
-            input_audio: InputAudio,
-        }
-        let part = Value::deserialize(deserializer)?;
-        match name_of::<D::Error>(&part, "type", &["text", "refusal", "input_audio"])? {
-            "text" => within(part).map(|TextPart { text }| Self::Text { text }),
-            "refusal" => within(part).map(|RefusalPart { refusal }| Self::Refusal { refusal }),
-            _ => within(part).map(|AudioPart { input_audio }| Self::InputAudio { input_audio }),
-        }
-    }
-}
-
-#[derive(Debug, Deserialize)]
-struct InputAudio {
-    /// A sound file in base64. Its bytes tell its format; the field `format` is ignored.
-    data: String,
 }
 
 /// Audio format of a completion.
@@ -210,7 +136,18 @@ impl CompletionPlan {
         if request.n.is_some_and(|n| n != 1) {
             return refuse("n", "n has to be 1: the server gives one answer");
         }
-        let form = demands::form(request.tool_choice.as_ref(), request.response_format.as_ref(), info)?;
+        let tools =
+            functions::offered(request.tools.as_deref().unwrap_or_default(), request.tool_choice.as_ref(), info)?;
+        if tools.is_dropped {
+            plan.warn("tools dropped: this model calls no functions".to_owned());
+        }
+        if request.parallel_tool_calls == Some(false) && !tools.functions.is_empty() && tools.form == AnswerForm::Free {
+            plan.warn("parallel_tool_calls: a model that chooses freely may call several functions".to_owned());
+        }
+        let form = match tools.form {
+            AnswerForm::Free => demands::form(request.response_format.as_ref(), info)?,
+            forced => forced,
+        };
         plan.audio = audio_format(&request, plan.stream, info.audio_output)?;
         let sampling = sampling(&request)?;
         let voice = plan.voice(request.audio.as_ref(), info)?;
@@ -219,6 +156,7 @@ impl CompletionPlan {
             voice,
             audio: plan.audio.is_some(),
             form,
+            tools: (!tools.functions.is_empty()).then_some(tools.functions),
             max_tokens: request.max_completion_tokens.or(request.max_tokens),
             sampling,
             seed: request.seed.unwrap_or(0).cast_unsigned(),
@@ -247,6 +185,12 @@ impl CompletionPlan {
         Ok(None)
     }
 
+    /// Adds an item at the end of the conversation.
+    fn insert(&mut self, item: &mut u64, content: MessageContent) {
+        *item += 1;
+        self.commands.push(Command::Insert { item: *item, place: InsertAt::End, content });
+    }
+
     /// Adds the conversation as commands; returns the number of items.
     fn add_messages(
         &mut self,
@@ -259,19 +203,41 @@ impl CompletionPlan {
         }
         let (mut item, mut left) = (0, MAX_AUDIO);
         let mut instructions: Vec<String> = Vec::new();
+        let mut called: Vec<String> = Vec::new();
         for (index, message) in messages.into_iter().enumerate() {
             let at = format!("messages[{index}].content");
             let (role, content) = match message {
                 Message::System { content } => (Role::System, content),
                 Message::User { content } => (Role::User, content),
-                Message::Assistant { content, audio } => {
+                Message::Tool { call_id, content } => {
+                    if !called.contains(&call_id) {
+                        let field = format!("messages[{index}].tool_call_id");
+                        return refuse(field, "no message of the assistant before it has a call of this id");
+                    }
+                    let mut output = String::new();
+                    for part in content_parts(content, &at)? {
+                        let ContentPart::Text(text) = part else { return refuse(at, "a result is text") };
+                        output.push_str(&text);
+                    }
+                    self.insert(&mut item, MessageContent::ToolResult(output));
+                    continue;
+                }
+                Message::Assistant { content, audio, calls } => {
                     if audio.is_some_and(|audio| !audio.is_null()) {
                         self.warn(format!("messages[{index}].audio: earlier audio is not kept, only text is used"));
                     }
-                    match content {
-                        Some(content) => (Role::Assistant, content),
-                        None => continue,
+                    // Calls stand behind the text of their message.
+                    for part in content.map_or(Ok(Vec::new()), |content| content_parts(content, &at))? {
+                        let ContentPart::Text(text) = part else {
+                            return refuse(at, "only user messages may hold audio");
+                        };
+                        self.insert(&mut item, MessageContent::Text { role: Role::Assistant, text });
                     }
+                    for Call { id, function: CalledFunction { name, arguments } } in calls {
+                        called.push(id);
+                        self.insert(&mut item, MessageContent::ToolCall { name, arguments });
+                    }
+                    continue;
                 }
             };
             for piece in content_parts(content, &at)? {
@@ -306,37 +272,6 @@ impl CompletionPlan {
         self.sound = MAX_AUDIO.saturating_sub(left);
         Ok(item)
     }
-}
-
-/// Text or audio of a message.
-enum ContentPart {
-    Text(String),
-    Audio { data: String, at: String },
-}
-
-fn content_parts(content: Content, at: &str) -> Result<Vec<ContentPart>, ErrorBody> {
-    let parts = match content {
-        Content::Text(text) => return Ok(vec![ContentPart::Text(text)]),
-        Content::Parts(parts) => parts,
-    };
-    let mut pieces = Vec::new();
-    for (index, part) in parts.into_iter().enumerate() {
-        match part {
-            // Adjacent text parts become one text.
-            Part::Text { text } | Part::Refusal { refusal: text } => match pieces.last_mut() {
-                Some(ContentPart::Text(before)) => {
-                    before.push('\n');
-                    before.push_str(&text);
-                }
-                _ => pieces.push(ContentPart::Text(text)),
-            },
-            Part::InputAudio { input_audio } => {
-                pieces
-                    .push(ContentPart::Audio { data: input_audio.data, at: format!("{at}[{index}].input_audio.data") });
-            }
-        }
-    }
-    Ok(pieces)
 }
 
 /// Decodes a sound file of at most `longest` to samples at `rate`.
