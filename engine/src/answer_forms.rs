@@ -5,8 +5,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock, Weak};
 
 use repartee_engine_api::{AnswerForm, SessionError, Tool, WakeSignal};
-use repartee_forms::{FormError, Grammar, Literal, Matcher, Vocabulary};
+use repartee_forms::{FormError, Grammar, Literal, Vocabulary};
 
+use crate::held_form::{FormIds, HeldForm};
 use crate::model::{PromptTemplate, ToolTemplate};
 use crate::text::Tokenizer;
 
@@ -16,48 +17,6 @@ const MAX_WAITING: usize = 1024;
 const NAME: &str = "function-name-probe";
 /// Stands for its arguments.
 const ARGUMENTS: &str = "{\"argument-probe\": 1}";
-
-/// Ids of a stage whose answers can be held to a form.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FormIds {
-    /// Number of ids that it chooses from.
-    pub count: usize,
-    /// Those that end a text.
-    pub stops: Vec<u32>,
-}
-
-/// A form that an answer is held to.
-#[derive(Debug, Clone)]
-pub struct HeldForm {
-    grammar: Arc<Grammar>,
-    vocabulary: Arc<Vocabulary>,
-    /// True if the answer begins by closing reasoning text, which its prompt opens.
-    closes_reasoning: bool,
-}
-
-impl PartialEq for HeldForm {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.grammar, &other.grammar) && self.closes_reasoning == other.closes_reasoning
-    }
-}
-
-impl HeldForm {
-    /// The form of an answer whose prompt opens reasoning text, or does not.
-    #[must_use]
-    pub fn after_reasoning(self, closes_reasoning: bool) -> Self {
-        Self { closes_reasoning, ..self }
-    }
-
-    /// Begins an answer.
-    pub fn matcher(&self) -> Matcher {
-        let (grammar, vocabulary) = (Arc::clone(&self.grammar), Arc::clone(&self.vocabulary));
-        if self.closes_reasoning {
-            Matcher::with_optional(grammar, vocabulary)
-        } else {
-            Matcher::new(grammar, vocabulary)
-        }
-    }
-}
 
 /// Form of a requested response; read once it is set.
 pub type PendingForm = Arc<OnceLock<Result<HeldForm, SessionError>>>;
@@ -201,7 +160,7 @@ impl FormJob {
         };
         let grammar = grammar?.after_optional(self.close.iter().copied());
         vocabulary.check(&grammar)?;
-        Ok(HeldForm { grammar: Arc::new(grammar), vocabulary, closes_reasoning: false })
+        Ok(HeldForm::new(grammar, vocabulary))
     }
 }
 

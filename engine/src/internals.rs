@@ -2,7 +2,6 @@
 //! any time.
 #![doc(hidden)]
 
-pub use crate::answer_forms::{FormIds, HeldForm};
 pub use crate::audio::log_mel::{LogMel, LogMelConfig};
 pub use crate::cascade::hearing::join_hearing;
 pub use crate::cascade::voice::join_voice;
@@ -11,6 +10,7 @@ pub use crate::deadline::cost::StepRows;
 pub use crate::deadline::{Planner, ReadyRows, ScheduledRows, SchedulingOrder, StepLimits, TickBudget, Urgency};
 pub use crate::device::Device;
 pub use crate::elements::{AudioRows, Element, ElementValue, Message, MessageKind, MessagePart};
+pub use crate::held_form::{FormIds, HeldForm};
 pub use crate::model::{
     AudioFrontEnd, Codec, Encoder, EncodingProgress, FrontEnd, FrontEndStream, Hearing, InputWindow, Model,
     PromptTemplate, ReasoningTokens, SlotCounts, ToolCallTokens, ToolTemplate, Voices, WindowInput,

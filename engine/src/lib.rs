@@ -8,6 +8,7 @@
 //! - `scheduler`: the tick loop, which depends on the stage interface alone
 //! - `answer_forms`: forms that answers are held to
 //! - `deadline`: the planner of ticks
+//! - `held_form`: a form that an answer is held to, for a stage
 //! - `hand_off`: the edges between stages
 //! - `session`: history and responses of one session
 //! - `audio_input`: open input audio
@@ -44,6 +45,7 @@ mod device;
 mod elements;
 mod engine;
 mod hand_off;
+mod held_form;
 pub mod internals;
 pub mod measure;
 mod model;

@@ -9,8 +9,8 @@ use std::time::Duration;
 use repartee_engine_api::{AnswerForm, EngineUsage, Sampling, SessionError, Tool};
 use repartee_spoken::SpokenOptions;
 
-use crate::answer_forms::{FormIds, HeldForm};
 use crate::elements::Element;
+use crate::held_form::{FormIds, HeldForm};
 
 /// Parameters of one response for the stages.
 #[derive(Debug, Clone, PartialEq)]

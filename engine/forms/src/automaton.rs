@@ -7,110 +7,22 @@ use super::grammar::{Grammar, Literal};
 use super::node::{MAX_LEVELS, Node, NodeId, Property};
 use super::number::NumberText;
 use super::span::Span;
+use super::states::{At, FormState, Frame, ROOT, StringText};
 use super::string::Letter;
-
-/// Frame of a value that is in no container.
-pub const ROOT: u32 = u32::MAX;
-
-/// An array or an object that is not closed.
-#[derive(Debug, Clone, Copy)]
-pub struct Frame {
-    /// Its schema.
-    pub node: NodeId,
-    /// The container around it.
-    pub parent: u32,
-    /// Containers within each other, this one included.
-    pub levels: u16,
-    /// Entries of an array so far.
-    pub count: u32,
-    /// Bit set of the properties of an object so far.
-    pub seen: u128,
-    /// Fewest bytes of the text after the entry that is being written.
-    pub rest: u32,
-}
-
-/// A place in the text of a form.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct State {
-    /// Innermost container.
-    pub frame: u32,
-    /// Place within it.
-    pub at: At,
-}
-
-/// Place within a container.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum At {
-    /// Before a literal that stands before the value.
-    Before(u32),
-    /// Within one of the texts that tell the value.
-    Choice(Span),
-    /// Before a value.
-    Value {
-        /// Its schema.
-        node: NodeId,
-        /// True if a space may stand before it.
-        space: bool,
-    },
-    /// Within one of a list of texts.
-    Texts {
-        /// The list.
-        node: NodeId,
-        /// Texts that begin so.
-        span: Span,
-    },
-    /// Within a string.
-    Text(StringText),
-    /// Within a number.
-    Number {
-        /// Its schema.
-        node: NodeId,
-        /// Its text so far.
-        text: NumberText,
-    },
-    /// After the bracket that opens the container.
-    Opened,
-    /// Before a name, after a comma.
-    Next {
-        /// True if a space may stand before it.
-        space: bool,
-    },
-    /// Within a declared name.
-    Name(Span),
-    /// Before the colon after a name that is not declared.
-    Colon,
-    /// After an entry.
-    Done,
-    /// Before a literal that stands after the value.
-    After(u32),
-}
-
-/// A string that is not closed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StringText {
-    /// Place within a letter.
-    pub letter: Letter,
-    /// Letters that are still needed.
-    pub least: u32,
-    /// Letters that may still come; `u32::MAX` for any number.
-    pub most: u32,
-    /// True for a name of an object.
-    pub is_name: bool,
-}
 
 /// A form with the containers of its states.
 #[derive(Debug)]
 pub struct Automaton<'a> {
-    /// The form.
+    /// The form that texts are held to.
     pub grammar: &'a Grammar,
-    /// Containers.
+    /// Containers of all states, each after the one around it.
     pub frames: &'a mut Vec<Frame>,
 }
 
 impl Automaton<'_> {
     /// States after a byte, appended to `out`.
-    pub fn step(&mut self, state: State, byte: u8, out: &mut Vec<State>) {
-        let State { frame, at } = state;
+    pub fn step(&mut self, state: FormState, byte: u8, out: &mut Vec<FormState>) {
+        let FormState { frame, at } = state;
         let next = match at {
             At::Before(index) => {
                 self.literal(&self.grammar.before, index, byte).then(|| self.grammar.before(index + 1))
@@ -151,9 +63,9 @@ impl Automaton<'_> {
     }
 
     /// A state; after a value that is in no container the literals follow.
-    fn normal(&self, frame: u32, at: At) -> State {
+    fn normal(&self, frame: u32, at: At) -> FormState {
         let at = if frame == ROOT && at == At::Done { At::After(0) } else { at };
-        State { frame, at }
+        FormState { frame, at }
     }
 
     fn literal(&self, literals: &[Literal], index: u32, byte: u8) -> bool {
@@ -204,7 +116,7 @@ impl Automaton<'_> {
     }
 
     /// Begins a value with a byte.
-    fn begin(&mut self, frame: u32, node: NodeId, byte: u8, out: &mut Vec<State>) {
+    fn begin(&mut self, frame: u32, node: NodeId, byte: u8, out: &mut Vec<FormState>) {
         let grammar = self.grammar;
         let at = match grammar.nodes.node(node) {
             Node::AnyOf(some) => {
@@ -228,7 +140,7 @@ impl Automaton<'_> {
                 if byte == opens {
                     let levels = self.levels(frame) + 1;
                     let frame = self.push(Frame { node, parent: frame, levels, count: 0, seen: 0, rest: 0 });
-                    out.push(State { frame, at: At::Opened });
+                    out.push(FormState { frame, at: At::Opened });
                 }
                 return;
             }
@@ -264,7 +176,7 @@ impl Automaton<'_> {
     }
 
     /// Takes the first byte within a container.
-    fn opened(&mut self, frame: u32, byte: u8, out: &mut Vec<State>) {
+    fn opened(&mut self, frame: u32, byte: u8, out: &mut Vec<FormState>) {
         if self.closes(frame, byte) {
             let parent = self.frames[frame as usize].parent;
             return out.push(self.normal(parent, At::Done));
@@ -276,7 +188,7 @@ impl Automaton<'_> {
             }
             return;
         }
-        out.extend(self.name(frame, byte).map(|at| State { frame, at }));
+        out.extend(self.name(frame, byte).map(|at| FormState { frame, at }));
     }
 
     /// True if a byte closes a container that may be closed.
@@ -318,7 +230,7 @@ impl Automaton<'_> {
         open.filter(move |(_, property)| self.fits(frame, property.value))
     }
 
-    fn in_name(&mut self, frame: u32, span: Span, byte: u8, out: &mut Vec<State>) {
+    fn in_name(&mut self, frame: u32, span: Span, byte: u8, out: &mut Vec<FormState>) {
         let grammar = self.grammar;
         let Node::Object { properties, .. } = grammar.nodes.node(self.frames[frame as usize].node) else { return };
         let Some(span) = span.take(byte, |at| &properties[at as usize].text) else { return };
@@ -327,18 +239,18 @@ impl Automaton<'_> {
         }
         let property = &properties[span.low as usize];
         if property.text.len() != span.offset as usize {
-            return out.push(State { frame, at: At::Name(span) });
+            return out.push(FormState { frame, at: At::Name(span) });
         }
         let before = self.frames[frame as usize];
         let frame = self.push(Frame { seen: before.seen | 1 << span.low, ..before });
-        out.push(State { frame, at: At::Value { node: property.value, space: true } });
+        out.push(FormState { frame, at: At::Value { node: property.value, space: true } });
     }
 
     /// Takes the byte after a value.
-    fn done(&mut self, frame: u32, byte: u8, out: &mut Vec<State>) {
+    fn done(&mut self, frame: u32, byte: u8, out: &mut Vec<FormState>) {
         if frame == ROOT {
             let next = self.literal(&self.grammar.after, 0, byte).then_some(At::After(1));
-            return out.extend(next.map(|at| State { frame, at }));
+            return out.extend(next.map(|at| FormState { frame, at }));
         }
         if self.closes(frame, byte) {
             let parent = self.frames[frame as usize].parent;
@@ -352,15 +264,15 @@ impl Automaton<'_> {
             Node::Array { items, most, .. } => {
                 if before.count < most && self.fits(frame, items) {
                     let frame = self.push(Frame { count: before.count + 1, ..before });
-                    out.push(State { frame, at: At::Value { node: items, space: true } });
+                    out.push(FormState { frame, at: At::Value { node: items, space: true } });
                 }
             }
-            _ => out.extend(self.name(frame, b'"').map(|_| State { frame, at: At::Next { space: true } })),
+            _ => out.extend(self.name(frame, b'"').map(|_| FormState { frame, at: At::Next { space: true } })),
         }
     }
 
     /// True if the text may end here.
-    pub fn may_end(&self, state: State) -> bool {
+    pub fn may_end(&self, state: FormState) -> bool {
         let all = self.grammar.after.len() as u32;
         match state.at {
             At::After(index) => index == all,

@@ -21,7 +21,7 @@ pub enum FormError {
     Wrong {
         /// JSON pointer of the place; `#` for the schema itself.
         at: String,
-        /// What it has to be.
+        /// Sentence that says what is allowed.
         message: String,
     },
     /// A keyword that answers cannot be held to.

@@ -1,17 +1,17 @@
 //! Forms: a value with literals around it.
 
-use super::automaton::{At, ROOT, State};
 use super::error::FormError;
 use super::node::{MAX_LEVELS, NodeId, Nodes};
 use super::schema::Compiler;
 use super::span::Span;
+use super::states::{At, FormState, ROOT};
 
 /// A byte, or a token that has no text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Literal {
     /// A byte of text.
     Byte(u8),
-    /// A token.
+    /// Id of a token without text.
     Mark(u32),
 }
 
@@ -108,8 +108,8 @@ impl Grammar {
     }
 
     /// The state at the beginning of a text, with the optional literals or without.
-    pub(crate) fn start(&self, with_optional: bool) -> State {
-        State { frame: ROOT, at: self.before(if with_optional { 0 } else { self.optional }) }
+    pub(crate) fn start(&self, with_optional: bool) -> FormState {
+        FormState { frame: ROOT, at: self.before(if with_optional { 0 } else { self.optional }) }
     }
 
     /// The place before a literal.

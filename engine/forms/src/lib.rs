@@ -9,6 +9,7 @@
 //! - `keywords`: keywords of schemas, and their values
 //! - `node`: compiled schemas, and the lowest value of each
 //! - `number`: numbers in a range, digit by digit
+//! - `states`: places in the text of a form
 //! - `string`: strings, byte by byte
 //! - `span`: sorted texts, byte by byte
 //! - `grammar`: forms
@@ -29,6 +30,7 @@ mod number;
 mod remaining;
 mod schema;
 mod span;
+mod states;
 mod string;
 mod vocabulary;
 

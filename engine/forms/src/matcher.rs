@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use super::automaton::{At, Automaton, Frame, ROOT, State, StringText};
+use super::automaton::Automaton;
 use super::grammar::{Grammar, Literal};
 use super::mask::Mask;
+use super::states::{At, FormState, Frame, ROOT, StringText};
 use super::string::Letter;
 use super::vocabulary::Vocabulary;
 
@@ -21,11 +22,11 @@ pub struct Matcher {
     grammar: Arc<Grammar>,
     vocabulary: Arc<Vocabulary>,
     frames: Vec<Frame>,
-    states: Vec<State>,
+    states: Vec<FormState>,
     ended: bool,
     mask: Mask,
     /// States of the tokens that are tried, one list after the other.
-    tried: Vec<State>,
+    tried: Vec<FormState>,
 }
 
 impl Matcher {
@@ -60,7 +61,7 @@ impl Matcher {
             self.ended = states.iter().any(|state| automaton.may_end(*state));
             return self.ended;
         }
-        let marked: Vec<State> = states.iter().filter_map(|state| after_mark(grammar, *state, id)).collect();
+        let marked: Vec<FormState> = states.iter().filter_map(|state| after_mark(grammar, *state, id)).collect();
         let mut next = marked;
         if next.is_empty() {
             next.clone_from(states);
@@ -136,7 +137,7 @@ impl Matcher {
 }
 
 /// Literal of a state: a byte, or as an error a token without text.
-fn literal(grammar: &Grammar, state: State) -> Option<Result<u8, u32>> {
+fn literal(grammar: &Grammar, state: FormState) -> Option<Result<u8, u32>> {
     let literal = match state.at {
         At::Before(index) => grammar.before.get(index as usize),
         At::After(index) => grammar.after.get(index as usize),
@@ -149,17 +150,17 @@ fn literal(grammar: &Grammar, state: State) -> Option<Result<u8, u32>> {
 }
 
 /// The state after a token without text.
-fn after_mark(grammar: &Grammar, state: State, id: u32) -> Option<State> {
+fn after_mark(grammar: &Grammar, state: FormState, id: u32) -> Option<FormState> {
     let at = match (literal(grammar, state)?, state.at) {
         (Err(mark), At::Before(index)) if mark == id => grammar.before(index + 1),
         (Err(mark), At::After(index)) if mark == id => At::After(index + 1),
         _ => return None,
     };
-    Some(State { at, ..state })
+    Some(FormState { at, ..state })
 }
 
 /// Appends the states after a byte to `out`, each once.
-fn step(automaton: &mut Automaton<'_>, states: &[State], byte: u8, out: &mut Vec<State>) {
+fn step(automaton: &mut Automaton<'_>, states: &[FormState], byte: u8, out: &mut Vec<FormState>) {
     let from = out.len();
     for &state in states {
         let begin = out.len();
@@ -183,18 +184,18 @@ struct Walk<'a> {
     mask: &'a mut Mask,
     /// Most bytes that may be needed after a token.
     most: u32,
-    tried: &'a mut Vec<State>,
+    tried: &'a mut Vec<FormState>,
 }
 
 impl Walk<'_> {
     /// True if a text of one of these states can be completed in time.
-    fn is_in_time(&self, automaton: &Automaton<'_>, states: &[State]) -> bool {
+    fn is_in_time(&self, automaton: &Automaton<'_>, states: &[FormState]) -> bool {
         let within = |exact: bool| states.iter().any(|state| automaton.to_end(*state, exact) <= self.most);
         within(false) || within(true)
     }
 
     /// Adds the tokens of a range of the tree that go on from states.
-    fn tokens(&mut self, automaton: &mut Automaton<'_>, states: &[State], (from, to): (u32, u32)) {
+    fn tokens(&mut self, automaton: &mut Automaton<'_>, states: &[FormState], (from, to): (u32, u32)) {
         self.tried.clear();
         self.tried.extend_from_slice(states);
         // For each byte so far: the end of its nodes, its states, and the frames before it.
@@ -228,7 +229,7 @@ impl Walk<'_> {
     }
 
     /// Adds the tokens that go on from within a string; false if they have to be tried one by one.
-    fn string(&mut self, automaton: &mut Automaton<'_>, state: State, text: StringText) -> bool {
+    fn string(&mut self, automaton: &mut Automaton<'_>, state: FormState, text: StringText) -> bool {
         let vocabulary = self.vocabulary;
         if automaton.to_end(state, true).saturating_add(LETTER) > self.most {
             // Little is left: bytes suffice.
@@ -256,7 +257,7 @@ impl Walk<'_> {
         let closed = StringText { letter: Letter::Between, least: 0, ..text };
         let frames = automaton.frames.len();
         let (mut after_quote, mut states, mut stepped) = (Vec::new(), Vec::new(), Vec::new());
-        step(automaton, &[State { at: At::Text(closed), ..state }], b'"', &mut after_quote);
+        step(automaton, &[FormState { at: At::Text(closed), ..state }], b'"', &mut after_quote);
         let fits = |letters: u32| text.least <= letters && letters <= text.most;
         // What stands behind the quote is sorted: what begins as a wrong one is wrong.
         let mut wrong: Option<&[u8]> = None;

@@ -22,7 +22,7 @@ pub enum Node {
     AnyOf(Vec<NodeId>),
     /// One of these JSON texts, sorted.
     Texts(Vec<Box<[u8]>>),
-    /// A number.
+    /// A number within a range.
     Number(NumberRange),
     /// A string of `least` to `most` characters.
     String {
@@ -31,7 +31,7 @@ pub enum Node {
         /// Most characters; `u32::MAX` for any number.
         most: u32,
     },
-    /// An array.
+    /// An array of `least` to `most` entries.
     Array {
         /// Entries.
         items: NodeId,
@@ -56,7 +56,7 @@ pub enum Node {
 pub struct Property {
     /// Its name as JSON, and a colon.
     pub text: Box<[u8]>,
-    /// Its value.
+    /// Schema of its value.
     pub value: NodeId,
 }
 
@@ -65,7 +65,7 @@ pub struct Property {
 pub struct Least {
     /// Levels of arrays and objects.
     pub levels: u16,
-    /// Bytes.
+    /// Length of its text in bytes.
     pub bytes: u32,
 }
 
@@ -88,10 +88,10 @@ impl Least {
     }
 }
 
-/// Compiled schemas.
+/// Compiled schemas, each node by its index.
 #[derive(Debug, Clone)]
 pub struct Nodes {
-    /// Nodes.
+    /// Nodes of all schemas of a form.
     pub nodes: Vec<Node>,
     /// The lowest value of each.
     pub least: Vec<Least>,
@@ -141,7 +141,7 @@ impl Nodes {
         })
     }
 
-    /// A node.
+    /// Returns the node of an id, which is one of this list.
     pub fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id as usize]
     }

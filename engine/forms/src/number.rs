@@ -23,7 +23,7 @@ pub struct NumberRange {
 /// A bound of a range.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bound {
-    /// The number.
+    /// The number at the range's end.
     pub at: f64,
     /// True if the number itself is outside.
     pub excluded: bool,

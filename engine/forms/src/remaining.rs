@@ -1,14 +1,15 @@
 //! Fewest bytes that complete a text from a state.
 
-use super::automaton::{At, Automaton, State, StringText};
+use super::automaton::Automaton;
 use super::node::{Node, NodeId, Property};
 use super::span::Span;
+use super::states::{At, FormState, StringText};
 use super::string::Letter;
 
 impl Automaton<'_> {
     /// Fewest bytes and marks that complete the text. Without `exact` it may be more, where finding it would take long.
-    pub fn to_end(&self, state: State, exact: bool) -> u32 {
-        let State { frame, at } = state;
+    pub fn to_end(&self, state: FormState, exact: bool) -> u32 {
+        let FormState { frame, at } = state;
         let grammar = self.grammar;
         let least = |node: NodeId| grammar.nodes.least(node).bytes;
         let entry = match at {

@@ -3,7 +3,7 @@
 /// Range of sorted texts that share their first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// First text.
+    /// Index of the first text.
     pub low: u32,
     /// Text after the last.
     pub high: u32,

@@ -20,7 +20,7 @@ pub enum Letter {
 }
 
 impl Letter {
-    /// Every place.
+    /// All places, by their [`Letter::index`].
     pub const ALL: [Self; 14] = [
         Self::Between,
         Self::Escape,

@@ -34,7 +34,7 @@ pub struct Vocabulary {
 /// Node of the tree of tokens.
 #[derive(Debug, Clone, Copy)]
 pub struct TreeNode {
-    /// Its byte.
+    /// Last byte of the tokens that end here.
     pub byte: u8,
     /// Index after all nodes below it.
     pub end: u32,

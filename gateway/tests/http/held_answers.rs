@@ -142,7 +142,7 @@ async fn wrong_functions_of_completions_are_named() {
 }
 
 #[tokio::test]
-async fn a_forced_call_of_a_session_fits_its_function() {
+async fn forced_calls_of_sessions_fit_their_function() {
     let mut client = connect(serve().await).await;
     let mut tool = weather();
     tool["type"] = "function".into();

@@ -18,9 +18,9 @@ use super::language_model::LanguageModel;
 use super::memory::SlotBytes;
 use super::pipeline::{Placement, StagePart};
 use super::slot_rows::SlotRows;
-use crate::answer_forms::{FormIds, HeldForm};
 use crate::device::Device;
 use crate::elements::{Element, ElementValue};
+use crate::held_form::{FormIds, HeldForm};
 use crate::sequence::BlockPool;
 use crate::stage::{ContextBudget, EdgeKind, Outbox, ResponseParams, Stage, StageEnd, StageItem};
 

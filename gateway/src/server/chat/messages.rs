@@ -65,7 +65,7 @@ pub(super) struct CalledFunction {
 #[derive(Debug)]
 pub(super) enum Content {
     Text(String),
-    Parts(Vec<Part>),
+    Parts(Vec<RequestPart>),
 }
 
 impl<'de> Deserialize<'de> for Content {
@@ -80,13 +80,13 @@ impl<'de> Deserialize<'de> for Content {
 
 /// A part of a content.
 #[derive(Debug)]
-pub(super) enum Part {
+pub(super) enum RequestPart {
     Text { text: String },
     Refusal { refusal: String },
     InputAudio { input_audio: InputAudio },
 }
 
-impl<'de> Deserialize<'de> for Part {
+impl<'de> Deserialize<'de> for RequestPart {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         struct TextPart {
@@ -132,14 +132,14 @@ pub(super) fn content_parts(content: Content, at: &str) -> Result<Vec<ContentPar
     for (index, part) in parts.into_iter().enumerate() {
         match part {
             // Adjacent text parts become one text.
-            Part::Text { text } | Part::Refusal { refusal: text } => match pieces.last_mut() {
+            RequestPart::Text { text } | RequestPart::Refusal { refusal: text } => match pieces.last_mut() {
                 Some(ContentPart::Text(before)) => {
                     before.push('\n');
                     before.push_str(&text);
                 }
                 _ => pieces.push(ContentPart::Text(text)),
             },
-            Part::InputAudio { input_audio } => {
+            RequestPart::InputAudio { input_audio } => {
                 pieces
                     .push(ContentPart::Audio { data: input_audio.data, at: format!("{at}[{index}].input_audio.data") });
             }

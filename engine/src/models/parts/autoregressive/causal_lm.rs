@@ -7,8 +7,8 @@ use repartee_engine_api::Sampling;
 use repartee_forms::Mask;
 use repartee_kernels::{Ops, RowSpec, SampleParams, SequenceRows, SpecLayout, StepKey, StepOutputs, random::uniform};
 
-use crate::answer_forms::FormIds;
 use crate::elements::Element;
+use crate::held_form::FormIds;
 use crate::sequence::{BlockPool, Sequence};
 #[cfg(doc)]
 use crate::stage::Stage;

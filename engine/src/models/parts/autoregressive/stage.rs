@@ -12,9 +12,9 @@ use repartee_kernels::{Ops, ReadBack, RowSpec, StateSpec};
 use self::launched::Launched;
 use self::retired::RetiredPrefixes;
 use super::causal_lm::{BLOCK, CausalLm, SampleOutcome, SlotState};
-use crate::answer_forms::FormIds;
 use crate::device::Device;
 use crate::elements::Element;
+use crate::held_form::FormIds;
 use crate::models::parts::idle_slots::IdleSlots;
 use crate::sequence::{BlockPool, Sequence};
 use crate::stage::{
