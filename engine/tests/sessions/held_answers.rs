@@ -40,9 +40,9 @@ fn calling_model(reasons: bool) -> Driven {
         folder("dense").join("checkpoint"),
     ));
     let model = repartee_engine::internals::load_model(&served.unwrap(), &config()).unwrap();
-    // Bytes that no text has: the vocabulary spells them so.
-    let mark = |text: &str| (model.tokenizer.token_id(text).unwrap(), text.to_owned());
-    let tokens = ToolCallTokens { open: mark("\u{fe}"), close: mark("\u{ff}") };
+    // Control characters, which no JSON has, as the vocabulary spells them.
+    let mark = |spelled: &str, text: &str| (model.tokenizer.token_id(spelled).unwrap(), text.to_owned());
+    let tokens = ToolCallTokens { open: mark("\u{101}", "\u{1}"), close: mark("\u{102}", "\u{2}") };
     let opening = if reasons { model.tokenizer.encode("<think>\n").unwrap() } else { Vec::new() };
     let reasoning = ReasoningTokens { marks: ReasoningMarks::default(), open: None, close: None };
     let template = Calling { own: model.template, tokens, opening, reasoning: reasons.then_some(reasoning) };
@@ -76,7 +76,7 @@ impl ToolTemplate for Calling {
         instructions.to_owned()
     }
     fn call(&self, name: &str, arguments: &str) -> String {
-        format!("\u{fe}\n{{\"name\": {}, \"arguments\": {arguments}}}\n\u{ff}", Value::from(name))
+        format!("\u{1}\n{{\"name\": {}, \"arguments\": {arguments}}}\n\u{2}", Value::from(name))
     }
     fn result(&self, output: &str) -> String {
         output.to_owned()
