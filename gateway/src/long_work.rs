@@ -24,7 +24,7 @@ const NICE: nix::libc::c_int = 10;
 #[derive(Debug)]
 pub struct LongWork {
     slots: Arc<Semaphore>,
-    /// Runtime of the threads, which alone start on it; `None` while it is dropped.
+    /// Runtime of the threads; `None` for those of the caller's runtime.
     threads: Option<Runtime>,
     /// Queue of each caller that has work.
     queues: Mutex<HashMap<ClientIdentity, Weak<Semaphore>>>,
@@ -53,10 +53,10 @@ impl CallerWork {
 
 #[cfg(test)]
 impl Default for CallerWork {
-    /// Work of a caller on this machine, with threads of its own.
+    /// Work of a caller on this machine, on threads of the test's runtime: its virtual clock waits for them.
     fn default() -> Self {
-        let threads = LongWork::new().expect("a runtime without drivers needs nothing of the system");
-        threads.of(ClientIdentity { address: [127, 0, 0, 1].into(), key: None })
+        let threads = LongWork { slots: Arc::new(Semaphore::new(1)), threads: None, queues: Mutex::default() };
+        Arc::new(threads).of(ClientIdentity { address: [127, 0, 0, 1].into(), key: None })
     }
 }
 
