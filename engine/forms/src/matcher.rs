@@ -61,8 +61,7 @@ impl Matcher {
             self.ended = states.iter().any(|state| automaton.may_end(*state));
             return self.ended;
         }
-        let marked: Vec<FormState> = states.iter().filter_map(|state| after_mark(grammar, *state, id)).collect();
-        let mut next = marked;
+        let mut next: Vec<FormState> = states.iter().filter_map(|state| after_mark(grammar, *state, id)).collect();
         if next.is_empty() {
             next.clone_from(states);
             for &byte in vocabulary.bytes(id).unwrap_or_default() {
@@ -96,13 +95,9 @@ impl Matcher {
         let most = if needed <= left { left.saturating_sub(1) } else { u32::MAX };
         let mut walk = Walk { vocabulary, mask, most, tried };
         for &state in &*states {
-            match state.at {
-                At::Text(text) if walk.string(&mut automaton, state, text) => {}
-                At::Before(_) | At::After(_) if literal(grammar, state).is_some_and(|mark| mark.is_err()) => {
-                    if let Some(Err(id)) = literal(grammar, state) {
-                        walk.mask.allow(id);
-                    }
-                }
+            match (state.at, literal(grammar, state)) {
+                (_, Some(Err(mark))) => walk.mask.allow(mark),
+                (At::Text(text), _) if walk.string(&mut automaton, state, text) => {}
                 _ => walk.tokens(&mut automaton, &[state], (0, vocabulary.tree.len() as u32)),
             }
         }
@@ -168,11 +163,10 @@ fn step(automaton: &mut Automaton<'_>, states: &[FormState], byte: u8, out: &mut
         let mut at = begin;
         while at < out.len() {
             if out[from..at].contains(&out[at]) {
-                out.remove(at)
+                out.remove(at);
             } else {
                 at += 1;
-                continue;
-            };
+            }
         }
     }
     out.truncate(from + MAX_STATES);

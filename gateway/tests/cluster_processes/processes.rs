@@ -39,7 +39,7 @@ impl Process {
         assert!(sent.success(), "{name}");
     }
 
-    /// Waits for its end; returns the exit code.
+    /// Waits for its end; returns its exit status.
     pub async fn ended(&mut self) -> Option<i32> {
         let begun = Instant::now();
         loop {
