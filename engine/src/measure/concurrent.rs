@@ -8,7 +8,7 @@ use repartee_engine_api::{Command, Event, SessionHandle, link};
 use super::machine::resident;
 use super::metered::Meter;
 use super::report::{MeasureError, MeasuredTurn, StageMeasurement, TurnPhase};
-use super::test_bed::{SLICE, TestBed, WARM_UP, stage_rows};
+use super::test_bed::{SLICE, TestBed, stage_rows};
 use crate::checkpoint::{Checkpoint, Source};
 use crate::config::EngineConfig;
 use crate::device::DeviceChoice;
@@ -69,7 +69,7 @@ pub fn measure_concurrent(
     let output_rate = model.codec.ok_or(MeasureError::TextOnly)?.sample_rate;
     let rates = (model.hearing.as_ref().map_or(0, Hearing::rate), output_rate);
     let mut bed = TestBed::new(model, &config, rates);
-    bed.run(WARM_UP, &meter)?;
+    bed.warm_up(&meter)?;
     let mut crowds = Vec::with_capacity(counts.len());
     for &sessions in counts {
         // A device captures a graph of each new shape: the measured turn is the second of its kind, as most are that a server answers.

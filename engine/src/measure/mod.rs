@@ -25,7 +25,7 @@ pub use self::machine::MachineLimits;
 use self::machine::resident;
 use self::metered::Meter;
 pub use self::report::{MeasureError, MeasuredTurn, StageMeasurement, StageOutput, TurnPhase, TurnReport, TurnTiming};
-use self::test_bed::{TestBed, WARM_UP, stage_rows};
+use self::test_bed::{TestBed, stage_rows};
 use crate::checkpoint::{Checkpoint, Source};
 use crate::config::EngineConfig;
 use crate::model::Hearing;
@@ -50,7 +50,7 @@ pub fn measure(source: Source, config: &EngineConfig, turn: MeasuredTurn) -> Res
     let turn = if rates.0 == 0 { MeasuredTurn { input: Duration::ZERO, ..turn } } else { turn };
     let alone = EngineConfig { threads: Some(1), ..config.clone() };
     let mut bed = TestBed::new(model, &alone, rates);
-    bed.run(WARM_UP, &meter)?;
+    bed.warm_up(&meter)?;
     let (in_turn, [listening, answer]) = bed.run(turn, &meter)?;
     bed.scheduler.set_pool(pool);
     let (side_by_side, _) = bed.run(MeasuredTurn { seed: turn.seed + 1, ..turn }, &meter)?;
