@@ -2,14 +2,17 @@
 
 Small random `campplus.onnx` and `speech_tokenizer_v3.onnx`, with the operations that torch's exporter writes for
 3D-Speaker's `CAMPPlus` and for `S3TokenizerV3`, and what onnxruntime computes with them;
-mel bins of kaldi-native-fbank.
+mel bins of kaldi-native-fbank. With a folder as its argument it writes both files there in the published dimensions
+instead, for `cargo bench --bench cloning`, and times onnxruntime on them.
 Needs numpy, onnx, onnxruntime, safetensors and kaldi-native-fbank, without torch.
 """
 
 import importlib.metadata
 import json
 import math
+import sys
 from pathlib import Path
+from time import monotonic
 
 import kaldi_native_fbank
 import numpy as np
@@ -26,12 +29,17 @@ RATE = 16_000
 SEGMENT = 100
 # The speaker's encoder.
 SPEAKER = {"bins": 16, "channels": 4, "first": 8, "growth": 8, "inner": 16, "width": 12}
-BLOCKS = (2, 3, 2)
+BLOCKS = [2, 3, 2]
 DILATIONS = (1, 2, 2)
 # The tokenizer.
 SPEECH = {"bins": 8, "width": 32, "heads": 2, "layers": 2, "taps": 31, "levels": 3}
 THETA = 10_000.0
 SPEAKER_FRAMES, SPEECH_FRAMES = 230, 90
+# Sizes of the published files, and frames of a recording of 10 s.
+PUBLISHED_SPEAKER = {"bins": 80, "channels": 32, "first": 128, "growth": 32, "inner": 128, "width": 192}
+PUBLISHED_BLOCKS = (12, 24, 16)
+PUBLISHED_SPEECH = {"bins": 128, "width": 1280, "heads": 20, "layers": 12, "taps": 31, "levels": 8}
+PUBLISHED_FRAMES = (998, 1000)
 # Deviation of the gates' weights, so that no gate is always open or closed.
 GATE = 0.1
 # Least distance of a number from the middle between two levels.
@@ -302,8 +310,37 @@ def kaldi(samples: np.ndarray, bins: int) -> np.ndarray:
     return np.stack([bank.get_frame(i) for i in range(bank.num_frames_ready)])
 
 
+def published(folder: Path) -> None:
+    """Writes the files in published dimensions, and times them on one thread."""
+    SPEAKER.update(PUBLISHED_SPEAKER)
+    BLOCKS[:] = PUBLISHED_BLOCKS
+    SPEECH.update(PUBLISHED_SPEECH)
+    folder.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(3)
+    shapes = zip(PUBLISHED_FRAMES, (SPEAKER["bins"], SPEECH["bins"]), strict=True)
+    speaker_mel, speech_mel = (rng.standard_normal(shape).astype(np.float32) for shape in shapes)
+    speaker(speaker_mel, folder)
+    speech(speech_mel, folder, -1.0)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    taken = {}
+    for file, feed in (
+        ("campplus.onnx", {"input": speaker_mel[None]}),
+        ("speech_tokenizer_v3.onnx", {"mels": speech_mel.T[None]}),
+    ):
+        session = onnxruntime.InferenceSession(folder / file, options, providers=["CPUExecutionProvider"])
+        session.run(None, feed)
+        begun = monotonic()
+        session.run(None, feed)
+        taken[file] = {"seconds": monotonic() - begun, "bytes": (folder / file).stat().st_size}
+    print(json.dumps(taken))
+
+
 def main() -> None:
     """Makes the fixture."""
+    if len(sys.argv) > 1:
+        published(Path(sys.argv[1]))
+        return
     FOLDER.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(3)
     speaker_mel = rng.standard_normal((SPEAKER_FRAMES, SPEAKER["bins"])).astype(np.float32)

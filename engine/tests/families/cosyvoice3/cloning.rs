@@ -1,4 +1,4 @@
-//! Voices out of recordings: parity of what is made of a recording, and speech in the voice. Places of recordings in the
+//! Voices out of recordings: parity of what is made of a recording, and of speech in the voice. Places of recordings in the
 //! flow's cache change nothing.
 
 use std::path::Path;
@@ -93,6 +93,29 @@ fn transcripts_decide_what_the_language_model_continues() {
     }
     assert!(cloner.remove_voice("with") && !cloner.remove_voice("with"));
     assert_eq!((cloner.names(), prompts.get("with")), (vec!["without".to_owned()], None));
+}
+
+#[test]
+fn cloned_speech_equals_the_derivation() {
+    let expected = Expected::load("cosyvoice3_clone");
+    assert_eq!(expected.facts["transcript"], TEXT);
+    let mut model = load(&checkpoint(), 100);
+    model.voices.enrol("with", &recording(&samples())).unwrap();
+    model.voices.enrol("without", &Recording { samples: samples(), text: String::new() }).unwrap();
+    for (mode, voice, instructions) in
+        [("zero_shot", "with", ""), ("cross_lingual", "without", ""), ("instruct2", "with", "be kind")]
+    {
+        for name in [mode.to_owned(), format!("{mode}_streamed")] {
+            let ours = said(&mut model, &expected, &name, voice, instructions);
+            assert_eq!(ours, expected.ids(&format!("{name}.heard")).0, "{name}");
+        }
+    }
+    let (codes, mel) = (expected.ids("frames.codes").0, expected.tensor("frames.mel").0);
+    for voice in ["with", "without"] {
+        let found = difference(&frames(&mut model, voice, &codes), &mel);
+        println!("frames {voice} a transcript: {found:.1e}");
+        assert!(found < TOLERANCE, "{voice}: {found}");
+    }
 }
 
 /// A folder whose voice `recorded` has the recording's codes, mel frames and vector.
