@@ -88,7 +88,7 @@ impl<O: Ops> Encoders<O> {
             return Err(other(&checkpoint.label(SPEECH_FILE), "tokenizer of this model's codes").into());
         }
         let speaker = CamPlus::load(&ops, &open(checkpoint, SPEAKER_FILE, campplus::tensors)?)?;
-        if speaker.width() != config.flow.spk_embed_dim {
+        if speaker.width() != config.sound.flow.spk_embed_dim {
             return Err(other(&checkpoint.label(SPEAKER_FILE), "encoder of this model's speakers").into());
         }
         let sizes = LogMelConfig { feature_size: speech.bins(), ..LogMelConfig::default() };
@@ -96,8 +96,8 @@ impl<O: Ops> Encoders<O> {
         // One frame more than a recording has, so that all of its frames are one window.
         let log_mel = LogMel::new(&sizes, most + 1)
             .map_err(|value| CheckpointError::BadValue { file: checkpoint.label(SPEECH_FILE), value })?;
-        let projection = SpeakerProjection::load(&Weights::new(&ops, flow), &config.flow)?;
-        Ok(Self { ops, speech, log_mel, speaker, projection, prompt_mel, flow: config.flow.clone() })
+        let projection = SpeakerProjection::load(&Weights::new(&ops, flow), &config.sound.flow)?;
+        Ok(Self { ops, speech, log_mel, speaker, projection, prompt_mel, flow: config.sound.flow.clone() })
     }
 
     /// Sampling rate of recordings, in Hz.

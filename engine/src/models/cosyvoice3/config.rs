@@ -2,15 +2,14 @@
 //! the published files.
 
 use crate::checkpoint::{Checkpoint, CheckpointError};
-use crate::models::parts::config::limits::{CODES, FRAME, RATE};
+use crate::models::parts::config::limits::{CODES, FRAME};
 use crate::models::parts::config::{
     ConfigFile, ConfigSection, LanguageModelConfig, LayersDefaults, THINKER, tagged_yaml,
 };
-use crate::models::parts::flow_matching::chunked::config::ChunkDitConfig;
+use crate::models::parts::flow_sound::FlowSoundConfig;
 use crate::models::parts::magnitude_mel::MagnitudeMel;
 use crate::models::parts::repeat_aware::RepeatAware;
 use crate::models::parts::speech_order::SpeechIds;
-use crate::models::parts::vocoder::hift::config::HiftConfig;
 
 /// File that describes the parts, and by which the family is known.
 pub const FILE: &str = "cosyvoice3.yaml";
@@ -38,10 +37,8 @@ pub struct Config {
     pub max_token_text_ratio: usize,
     /// Sampling of codes.
     pub sampling: RepeatAware,
-    /// The flow: codes to a spectrogram.
-    pub flow: ChunkDitConfig,
-    /// The vocoder: a spectrogram to samples.
-    pub hift: HiftConfig,
+    /// The flow and the vocoder.
+    pub sound: FlowSoundConfig,
     /// Spectrogram of recordings for the flow; `None` if the folder lacks their encoders.
     pub prompt_mel: Option<MagnitudeMel>,
 }
@@ -49,8 +46,7 @@ pub struct Config {
 /// Reads the section `feat_extractor`.
 fn prompt_mel(
     top: &ConfigSection<'_>,
-    flow: &ChunkDitConfig,
-    hift: &HiftConfig,
+    FlowSoundConfig { flow, hift }: &FlowSoundConfig,
 ) -> Result<MagnitudeMel, CheckpointError> {
     let (at, rate) = (top.optional_section("feat_extractor")?, hift.sampling_rate);
     at.only("fmin", 0)?;
@@ -90,22 +86,17 @@ impl Config {
             window: draws.size("win_size", 10, 1..=1024)?,
             share: share("tau_r", 0.1)?,
         };
-        let at = top.section("flow")?;
-        at.equal("vocab_size", 6561, ("llm.speech_token_size", speech_token_size))?;
-        let flow = ChunkDitConfig::read(&at)?;
-        let hift = HiftConfig::read(&top.section("hift")?, flow.mel)?;
-        let rate = top.size("sample_rate", 24_000, RATE)?;
-        top.check("sample_rate", rate, rate == hift.sampling_rate as usize, "equal to hift.sampling_rate")?;
+        top.section("flow")?.equal("vocab_size", 6561, ("llm.speech_token_size", speech_token_size))?;
+        let sound = FlowSoundConfig::read(&top)?;
         let clones = [SPEECH_FILE, SPEAKER_FILE].iter().all(|file| checkpoint.has_file(file));
-        let prompt_mel = clones.then(|| prompt_mel(&top, &flow, &hift)).transpose()?;
+        let prompt_mel = clones.then(|| prompt_mel(&top, &sound)).transpose()?;
         Ok(Self {
             text,
             speech_token_size,
             mix_ratio: (mix_ratio[0], mix_ratio[1]),
             max_token_text_ratio,
             sampling,
-            flow,
-            hift,
+            sound,
             prompt_mel,
         })
     }
@@ -119,10 +110,5 @@ impl Config {
     /// Number of these ids.
     pub fn speech_ids(&self) -> usize {
         self.speech_token_size + SPECIAL
-    }
-
-    /// Samples of a code.
-    pub fn samples_per_code(&self) -> usize {
-        self.flow.token_mel_ratio * self.hift.samples_per_frame()
     }
 }

@@ -18,31 +18,27 @@ use self::config::{BASE, Config, FILE};
 use self::template::Template;
 use super::family::{Family, FamilyVariant};
 use super::load_error::LoadError;
-use super::parts::flow_matching::chunked::dit::ChunkDit;
-use super::parts::flow_matching::chunked::stage::{ChunkFlowPart, recording_chunks, solver};
-use super::parts::flow_matching::chunked::voice::{FlowVoice, SpeakerProjection};
+use super::parts::flow_matching::chunked::stage::recording_chunks;
+use super::parts::flow_matching::chunked::voice::FlowVoice;
+use super::parts::flow_sound::{FLOW, FlowSound};
 use super::parts::given_text_stage::GivenTextPart;
 use super::parts::pipeline::{Assembly, ModelFrame, Pipeline};
 use super::parts::shared_voices::SharedVoices;
 use super::parts::special_tokens::TokenReader;
 use super::parts::speech_lm::{SpeechLmPart, SpeechModel};
 use super::parts::speech_order::{SpeechRules, SpokenPrompt};
-use super::parts::vocoder::hift::Hift;
-use super::parts::vocoder::hift::stage::HiftPart;
 use super::parts::weights::Weights;
 use crate::checkpoint::{BadValue, Checkpoint, CheckpointError};
 use crate::config::EngineConfig;
 use crate::device::Device;
-use crate::model::{Codec, Voices};
+use crate::model::Voices;
 use crate::text::Tokenizer;
 use crate::weight_policy::WeightPolicy;
 
 /// Name of the family in messages.
 const NAME: &str = "CosyVoice3";
-/// Files of the language model, the flow and the vocoder, the published names first.
+/// Files of the language model, the published names first.
 const LLM: [&str; 3] = ["llm.pt", "llm.safetensors", "llm.rl.pt"];
-const FLOW: [&str; 2] = ["flow.pt", "flow.safetensors"];
-const HIFT: [&str; 2] = ["hift.pt", "hift.safetensors"];
 /// Instructions of the reference's examples, before [`END_OF_PROMPT`].
 const INSTRUCTIONS: &str = "You are a helpful assistant.";
 const END_OF_PROMPT: &str = "<|endofprompt|>";
@@ -55,10 +51,8 @@ pub struct CosyVoice3<O: Ops> {
     pub config: Config,
     /// Weights of `llm.pt`.
     pub llm: SpeechModel<O>,
-    /// Weights of `flow.pt`.
-    pub flow: ChunkDit<O>,
-    /// Weights of `hift.pt`.
-    pub hift: Hift<O>,
+    /// Weights of `flow.pt` and `hift.pt`.
+    pub sound: FlowSound<O>,
     /// Voices of `spk2info.pt`.
     pub voices: Vec<(String, SpokenPrompt, FlowVoice)>,
 }
@@ -72,25 +66,11 @@ impl<O: Ops> CosyVoice3<O> {
     ) -> Result<Self, LoadError> {
         let config = Config::load(checkpoint, &checkpoint.part(BASE)?)?;
         let llm = checkpoint.weights_of(&LLM)?;
-        let flow = checkpoint.weights_of(&FLOW)?;
-        let hift = checkpoint.weights_of(&HIFT)?;
-        // Training kept the vocoder inside of a larger model.
-        let mut of_hift = Weights::new(ops, &hift);
-        if of_hift.has("generator.conv_pre.bias") {
-            of_hift = of_hift.at("generator");
-        }
-        let once = Weights::new(once, &flow);
-        let projection = SpeakerProjection::load(&once, &config.flow)?;
-        let voices = voices::load(checkpoint, &config, |vector| projection.row(once.ops(), vector))?;
+        let (sound, projection) = FlowSound::load((ops, once), checkpoint, &config.sound, policy)?;
+        let voices = voices::load(checkpoint, &config, |vector| projection.row(once, vector))?;
         Ok(Self {
             llm: SpeechModel::load(&Weights::new(ops, &llm).with_policy(policy), &config.text, config.speech_ids())?,
-            flow: ChunkDit::load(
-                &Weights::new(ops, &flow).with_policy(policy),
-                &once,
-                &config.flow,
-                &solver().times(),
-            )?,
-            hift: Hift::load(&of_hift, &config.hift)?,
+            sound,
             voices,
             config,
         })
@@ -128,14 +108,13 @@ pub fn assemble<O: Device>(
     settings: &EngineConfig,
 ) -> Result<Assembly<O>, LoadError> {
     let model = CosyVoice3::load((&ops, &Cpu::default()), checkpoint, settings.weights)?;
-    let CosyVoice3 { config, llm, flow, hift, voices } = model;
+    let CosyVoice3 { config, llm, sound, voices } = model;
     let base = checkpoint.part(BASE)?;
     let tokenizer = Tokenizer::load(&base, config.text.vocab_size)?;
     let end_of_prompt = end_of_prompt(&base, &tokenizer, config.text.vocab_size)?;
     let mut instructions = TokenReader::new(&base, &tokenizer).text(INSTRUCTIONS)?;
     instructions.push(end_of_prompt);
-    let codec = Codec { sample_rate: config.hift.sampling_rate, frame_samples: (config.samples_per_code() as u32, 1) };
-    let (code, frames) = (codec.frame(), config.flow.token_mel_ratio);
+    let codec = config.sound.codec();
     let (prompts, heard): (Vec<_>, Vec<_>) =
         voices.into_iter().map(|(name, prompt, heard)| ((name.clone(), prompt), (name, heard))).unzip();
     let (prompts, heard) = (SharedVoices::new(prompts), SharedVoices::new(heard));
@@ -168,14 +147,10 @@ pub fn assemble<O: Device>(
         instructions,
         most_positions: config.text.max_position_embeddings,
         most_codes: MOST_CODES,
-        code,
+        code: codec.frame(),
     };
-    let vocoder = HiftPart { hift, frame: code / frames as u32, most_frames: MOST_CODES * frames };
-    let pipeline = Pipeline::new(&ops)
-        .stage(GivenTextPart)
-        .stage(speech_lm)
-        .stage(ChunkFlowPart::new(flow, (heard, clones), (code, MOST_CODES), settings))
-        .stage(vocoder);
+    let (flow, vocoder) = sound.parts(codec, (heard, clones), MOST_CODES, settings);
+    let pipeline = Pipeline::new(&ops).stage(GivenTextPart).stage(speech_lm).stage(flow).stage(vocoder);
     Ok(pipeline.with(ModelFrame {
         tokenizer,
         template: Box::new(Template { end_of_prompt }),

@@ -1,10 +1,7 @@
 //! Voices of a folder, in `spk2info.pt`, as `add_zero_shot_spk` and `save_spkinfo` of the reference write it: for each name
 //! a speaker's vector, and a recording as codes, mel frames and its transcript's ids. Older entries have a vector alone.
 
-use std::collections::BTreeMap;
-
 use repartee_checkpoint::pickle::PickleValue;
-use repartee_kernels::random::normal;
 
 use super::config::Config;
 use crate::checkpoint::{Checkpoint, CheckpointError};
@@ -29,8 +26,7 @@ pub fn load(
     if let Some(seed) = checkpoint.drawn()
         && !checkpoint.has_file(FILE)
     {
-        let vector: Vec<f32> = (0..config.flow.spk_embed_dim as u64).map(|at| normal(seed, 0, at, 0)).collect();
-        let voice = FlowVoice { speaker: project(&vector), ..FlowVoice::default() };
+        let voice = FlowVoice::drawn(seed, &config.sound.flow, project);
         return Ok(vec![("drawn".to_owned(), SpokenPrompt::default(), voice)]);
     }
     let (label, bytes) = (checkpoint.label(FILE), checkpoint.bytes(FILE)?);
@@ -39,25 +35,13 @@ pub fn load(
         field: field.to_owned(),
         message: message.to_owned(),
     };
-    let PickleValue::Dict(entries) = PickleValue::read(&label, &bytes)? else {
-        return Err(wrong("top level", "is no dictionary of voices"));
-    };
-    // A dictionary has no order.
-    let named = entries.into_iter().filter_map(|(name, parts)| match name {
-        PickleValue::Text(name) => Some((name, parts)),
-        _ => None,
-    });
-    let entries: BTreeMap<String, PickleValue> = named.collect();
-    if entries.is_empty() {
-        return Err(wrong("top level", "has no voice: add one with add_zero_shot_spk and save_spkinfo"));
-    }
     let voice = |(name, parts): (String, PickleValue)| {
         let numbers = |part: &str| {
             let numbers = pickle_fields::numbers(&parts, part, &bytes);
             numbers.filter(|numbers| numbers.iter().all(|number| number.is_finite()))
         };
         let field = |part: &str| format!("{name}.{part}");
-        let flow = &config.flow;
+        let flow = &config.sound.flow;
         let vector = ["flow_embedding", "embedding"].into_iter().find_map(numbers);
         let vector = vector.filter(|vector| vector.len() == flow.spk_embed_dim).ok_or_else(|| {
             wrong(&field("flow_embedding"), &format!("must have {} finite numbers", flow.spk_embed_dim))
@@ -81,5 +65,5 @@ pub fn load(
         let voice = FlowVoice { speaker: project(&vector), codes, mel: mel[..wanted].to_vec() };
         Ok((name.clone(), prompt, voice.in_chunks(flow, usize::MAX)))
     };
-    entries.into_iter().map(voice).collect()
+    pickle_fields::named_entries(&label, &bytes)?.into_iter().map(voice).collect()
 }

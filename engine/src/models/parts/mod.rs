@@ -14,6 +14,7 @@ pub mod conformer;
 pub mod decoder;
 pub mod depth;
 pub mod flow_matching;
+pub mod flow_sound;
 pub mod generation;
 pub mod given_text;
 pub mod given_text_stage;

@@ -1,8 +1,33 @@
 //! Numbers of a pickle's tensors, for files of voices.
 
+use std::collections::BTreeMap;
+
 use repartee_checkpoint::pickle::PickleValue;
 use repartee_kernels::DType;
 use safetensors::Dtype;
+
+use crate::checkpoint::CheckpointError;
+
+/// Entries of a file that is a dictionary of voices, in the order of their names: a dictionary has none.
+pub fn named_entries(file: &str, bytes: &[u8]) -> Result<BTreeMap<String, PickleValue>, CheckpointError> {
+    let wrong = |message: &str| CheckpointError::WrongField {
+        file: file.to_owned(),
+        field: "top level".to_owned(),
+        message: message.to_owned(),
+    };
+    let PickleValue::Dict(entries) = PickleValue::read(file, bytes)? else {
+        return Err(wrong("is no dictionary of voices"));
+    };
+    let named = entries.into_iter().filter_map(|(name, parts)| match name {
+        PickleValue::Text(name) => Some((name, parts)),
+        _ => None,
+    });
+    let entries: BTreeMap<String, PickleValue> = named.collect();
+    if entries.is_empty() {
+        return Err(wrong("has no voice: add one with add_zero_shot_spk and save_spkinfo"));
+    }
+    Ok(entries)
+}
 
 /// Numbers under a key of a dictionary in `file`; `None` if it has no tensor of floating-point numbers.
 pub fn numbers(parts: &PickleValue, key: &str, file: &[u8]) -> Option<Vec<f32>> {

@@ -1,6 +1,7 @@
 //! Voices of a flow: a row of the speaker, and a recording that precedes the speech.
 
 use repartee_kernels::Ops;
+use repartee_kernels::random::normal;
 
 use super::config::ChunkDitConfig;
 use crate::models::load_error::LoadError;
@@ -21,6 +22,12 @@ pub struct FlowVoice {
 }
 
 impl FlowVoice {
+    /// Draws a voice without a recording, for random weights. `project` makes its row of a speaker's vector.
+    pub fn drawn(seed: u64, config: &ChunkDitConfig, project: impl Fn(&[f32]) -> Vec<f32>) -> Self {
+        let vector: Vec<f32> = (0..config.spk_embed_dim as u64).map(|at| normal(seed, 0, at, 0)).collect();
+        Self { speaker: project(&vector), ..Self::default() }
+    }
+
     /// Keeps the last whole chunks of the recording, at most `most`, so that no chunk holds both recording and speech.
     #[must_use]
     pub fn in_chunks(mut self, config: &ChunkDitConfig, most: usize) -> Self {
