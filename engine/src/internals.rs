@@ -83,6 +83,16 @@ pub mod cosyvoice3 {
     pub use crate::models::parts::speech_tokenizer::{self, SpeechTokenizer};
 }
 
+/// Internals of the Fun-Audio-Chat family.
+pub mod fun_audio_chat {
+    pub use crate::models::fun_audio_chat::config::Config;
+    pub use crate::models::fun_audio_chat::hearing::GroupHearing;
+    pub use crate::models::fun_audio_chat::template::Template;
+    pub use crate::models::fun_audio_chat::{FunAudioChat, assemble};
+    pub use crate::models::parts::group_speech::head::SpeechHead;
+    pub use crate::models::parts::group_speech::stage::TextIds;
+}
+
 /// Internals of the LFM2.5-Audio family.
 pub mod lfm2_audio {
     pub use crate::audio::recording_mel::RecordingMel;

@@ -173,6 +173,11 @@ impl Tokenizer {
         self.0.tokenizer.token_bytes()
     }
 
+    /// True if an id is that of a special token.
+    pub fn is_special(&self, id: u32) -> bool {
+        self.0.special.contains(&id)
+    }
+
     /// Number of tokens, special ones included.
     pub fn vocab_size(&self) -> usize {
         self.0.tokenizer.vocab_size()

@@ -205,6 +205,21 @@ fn mimo_audio_speaks_as_on_the_processor() {
 }
 
 #[test]
+fn fun_audio_chat_speaks_as_on_the_processor() {
+    // Two chunks or more.
+    Speaker {
+        fixture: "fun_audio_chat",
+        greedy: Some(r#"{"audio_temperature": 0.0}"#),
+        audio_input: true,
+        voice: None,
+        options: ("flow", &[("left_chunks", 1)]),
+        brief: ("Fun-CosyVoice3-0.5B-2512/cosyvoice3.yaml", &[("chunk_size: 25", "chunk_size: 10")]),
+        max_tokens: 4,
+    }
+    .compare();
+}
+
+#[test]
 fn ming_speaks_as_on_the_processor() {
     for fixture in ["ming_tts", "ming_flash"] {
         Speaker {

@@ -15,6 +15,7 @@
 
 pub mod cosyvoice3;
 pub mod family;
+pub mod fun_audio_chat;
 pub mod kokoro;
 pub mod lfm2_audio;
 pub mod load_error;
@@ -51,6 +52,7 @@ pub const FAMILIES: &[Family] = &[
     qwen2_5_omni::FAMILY,
     qwen3_tts::FAMILY,
     cosyvoice3::FAMILY,
+    fun_audio_chat::FAMILY,
     kokoro::FAMILY,
     lfm2_audio::FAMILY,
     mimo_audio::FAMILY,

@@ -8,8 +8,13 @@ use repartee_engine_testkit::driven::{Driven, Response, serve, submit};
 use repartee_engine_testkit::folder;
 
 /// Fixtures, and the rate of the recordings that they hear.
-const FAMILIES: [(&str, Option<usize>); 4] =
-    [("lfm2_audio", Some(16_000)), ("mimo_audio", Some(24_000)), ("cosyvoice3", None), ("ming_tts", None)];
+const FAMILIES: [(&str, Option<usize>); 5] = [
+    ("lfm2_audio", Some(16_000)),
+    ("mimo_audio", Some(24_000)),
+    ("fun_audio_chat", Some(16_000)),
+    ("cosyvoice3", None),
+    ("ming_tts", None),
+];
 /// Ids of every question: each session has one.
 const ITEM: u64 = 1;
 

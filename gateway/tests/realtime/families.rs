@@ -27,10 +27,10 @@ const FAMILIES: [(&str, Family); 11] = [
     ("LFM2.5-Audio", Served("lfm2_audio")),
     ("CosyVoice3", Served("cosyvoice3")),
     ("MiMo-Audio", Served("mimo_audio")),
+    ("Fun-Audio-Chat", Served("fun_audio_chat")),
     ("Ming-omni-tts", Served("ming_tts")),
     ("Ming-flash-omni's talker", Served("ming_flash")),
     ("Covo-Audio", NotServedYet("config.json", r#"{"architectures": ["CovoAudioForConditionalGeneration"]}"#)),
-    ("Fun-Audio-Chat", NotServedYet("config.json", r#"{"architectures": ["FunAudioChatForConditionalGeneration"]}"#)),
     ("Dynin-Omni", NotServedYet("config.json", r#"{"architectures": ["DyninOmniForConditionalGeneration"]}"#)),
 ];
 

@@ -218,6 +218,8 @@ const FAMILIES: &[&str] = &[
     "CosyVoice",
     "mimo",
     "MiMo",
+    "FunAudio",
+    "Fun-Audio",
     "Ming",
 ];
 

@@ -220,21 +220,6 @@ impl<O: Device, S: InterleavingScript> CausalLm<O> for InterleavedLm<O, S> {
         self.part.script.positions(params.max_tokens as usize, params.audio)
     }
 
-    fn accept(
-        &mut self,
-        slot: usize,
-        item: StageItem,
-        state: &mut SlotState<O, Self>,
-        _: &mut BlockPool,
-        out: &mut Outbox,
-    ) {
-        if matches!(item, StageItem::Abort) {
-            state.end();
-            state.drop_queue();
-            out.push((slot, StageItem::Abort));
-        }
-    }
-
     /// Rows of audio and of patches, and rows before a frame: a step with none of the last needs no depth model, unless
     /// each position may become a frame.
     fn special_rows(&self, rows: &[InterleavedRow]) -> usize {

@@ -18,6 +18,7 @@ pub mod flow_sound;
 pub mod generation;
 pub mod given_text;
 pub mod given_text_stage;
+pub mod group_speech;
 pub mod idle_slots;
 pub mod interleaved;
 pub mod jinja_template;

@@ -70,7 +70,8 @@ impl ThinkerConfig {
     fn read(at: &ConfigSection<'_>) -> Result<Self, CheckpointError> {
         let tower = at.section("audio_config")?;
         let text = language_model(&at.section("text_config")?, 152_064, None)?;
-        let audio = AudioTowerConfig::read(&tower, 100, text.layers.hidden_size)?;
+        let audio =
+            AudioTowerConfig::read(&tower, 100, ("thinker_config.text_config.hidden_size", text.layers.hidden_size))?;
         tower.size("max_source_positions", 1500, audio.n_window..=*POSITIONS.end())?;
         let id = |field, absent| at.id(field, absent, text.vocab_size);
         Ok(Self {

@@ -138,7 +138,7 @@ impl AudioConfig {
         at.only("n_window", N_WINDOW)?;
         at.size("max_source_positions", 1500, ROWS_PER_WINDOW..=*POSITIONS.end())?;
         Ok(Self {
-            tower: AudioTowerConfig::read(at, N_WINDOW, hidden_size)?,
+            tower: AudioTowerConfig::read(at, N_WINDOW, ("thinker_config.text_config.hidden_size", hidden_size))?,
             n_window_infer: at.multiple("n_window_infer", 800, WINDOW, ("twice n_window", 2 * N_WINDOW))?,
             downsample_hidden_size: at.size("downsample_hidden_size", 480, WIDTH)?,
         })

@@ -7,8 +7,8 @@ use repartee_engine::internals::audio_encoder::front_end::audio_front_end;
 use repartee_engine::internals::audio_encoder::layer::AudioLayerShape;
 use repartee_engine::internals::audio_encoder::shape::{Convolutions, EncoderShape, Positions};
 use repartee_engine::internals::{
-    Checkpoint, FamilyVariant, Hearing, Model, cosyvoice3, lfm2_audio, load_model, mimo_audio, ming, qwen2_5_omni,
-    qwen3_omni_moe, qwen3_tts, worker_pool,
+    Checkpoint, FamilyVariant, Hearing, Model, cosyvoice3, fun_audio_chat, lfm2_audio, load_model, mimo_audio, ming,
+    qwen2_5_omni, qwen3_omni_moe, qwen3_tts, worker_pool,
 };
 use repartee_engine::{EngineConfig, Source};
 use repartee_engine_api::{Command, EngineUsage, Recording, Respond, Role};
@@ -302,6 +302,63 @@ impl Subject for MiMo {
     /// All tokens but the last, whose patches may not all be made, because patches stay in the prompt.
     fn spoken_tokens(&self, usage: EngineUsage) -> u32 {
         usage.output_text_tokens.saturating_sub(1)
+    }
+}
+
+/// Fun-Audio-Chat with a small checkpoint, which samples codes, and with short chunks of its flow.
+#[derive(Default)]
+pub struct FunChat {
+    /// True if its device replays captured steps.
+    pub replayed: bool,
+}
+
+impl FunChat {
+    const NAME: &str = "fun_audio_chat";
+
+    fn folder() -> &'static Path {
+        static COPY: OnceLock<tempfile::TempDir> = OnceLock::new();
+        let copy = COPY.get_or_init(|| {
+            let copy = crate::speech::copy(&folder(Self::NAME).join("checkpoint"));
+            let path = copy.path().join("Fun-CosyVoice3-0.5B-2512/cosyvoice3.yaml");
+            let text = std::fs::read_to_string(&path).unwrap();
+            let (from, to) = ("chunk_size: 25", "chunk_size: 10");
+            assert!(text.contains(from), "{from}");
+            std::fs::write(&path, text.replacen(from, to, 1)).unwrap();
+            copy
+        });
+        copy.path()
+    }
+}
+
+impl Subject for FunChat {
+    fn model(&self, config: &EngineConfig) -> Model {
+        let checkpoint = Checkpoint::open(Source::Folder(Self::folder().to_owned())).unwrap();
+        if !self.replayed {
+            return load_model(&checkpoint, config).unwrap();
+        }
+        let pool = worker_pool(config.threads());
+        let ops = ReplayOps::new(Cpu::default().on(pool.clone()));
+        let assembly = fun_audio_chat::assemble(ops, &checkpoint, FamilyVariant("chat"), config).unwrap();
+        Model { pool, ..assembly.build(config).unwrap() }
+    }
+
+    fn stages(&self) -> &'static [&'static str] {
+        &["language_model", "flow", "hift"]
+    }
+
+    fn audio(&self, turn: usize) -> Option<Vec<f32>> {
+        static TURNS: OnceLock<[Vec<f32>; 3]> = OnceLock::new();
+        let turns = TURNS.get_or_init(|| {
+            let expected = Expected::load(Self::NAME);
+            let [a, b] = ["turn0.audio", "turn1.audio"].map(|name| expected.tensor(name).0);
+            let c = b.iter().rev().copied().collect();
+            [a, b, c]
+        });
+        Some(turns[turn].clone())
+    }
+
+    fn input(&self, turn: usize, item: u64, cut: Splitter<'_>) -> Vec<Command> {
+        spoken(&self.audio(turn).unwrap(), item, cut)
     }
 }
 

@@ -119,6 +119,12 @@ impl<O: Ops, L: CausalLm<O>> SlotState<O, L> {
         );
     }
 
+    /// Puts `element` in the place of the last cached position, which no later prompt then finds in the cache.
+    pub fn replace_last(&mut self, element: Element) {
+        let last = self.sequence.len().checked_sub(1).and_then(|last| self.prompt.get_mut(last));
+        last.into_iter().for_each(|last| *last = element.clone());
+    }
+
     /// Drops every position that is not cached.
     pub fn drop_queue(&mut self) {
         self.queue.clear();
@@ -262,15 +268,21 @@ pub trait CausalLm<O: Ops>: Send + Sized {
     fn most_frames(&self) -> Option<usize> {
         None
     }
-    /// Takes an item other than a prompt.
+    /// Takes an item other than a prompt; a model that reads prompts alone takes aborts.
     fn accept(
         &mut self,
         slot: usize,
         item: StageItem,
         state: &mut SlotState<O, Self>,
-        pool: &mut BlockPool,
+        _pool: &mut BlockPool,
         out: &mut Outbox,
-    );
+    ) {
+        if matches!(item, StageItem::Abort) {
+            state.end();
+            state.drop_queue();
+            out.push((slot, StageItem::Abort));
+        }
+    }
     /// Number of rows computed differently from the rest; the shapes of the step depend on it.
     fn special_rows(&self, _rows: &[Self::Row]) -> usize {
         0
@@ -279,7 +291,8 @@ pub trait CausalLm<O: Ops>: Send + Sized {
     fn form_ids(&self) -> Option<FormIds> {
         None
     }
-    /// Finds the ids that a slot may sample next, if its text is held to a form.
+    /// Prepares a slot that samples from its last row in the step: finds the ids that it may sample, if its text is held to a
+    /// form.
     fn hold(&mut self, _state: &mut SlotState<O, Self>) {}
     /// The ids found.
     fn held<'a>(&self, _state: &'a SlotState<O, Self>) -> Option<&'a Mask> {

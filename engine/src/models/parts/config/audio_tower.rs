@@ -19,16 +19,16 @@ pub struct AudioTowerConfig {
     pub encoder_ffn_dim: usize,
     /// Width of a row in the layers.
     pub d_model: usize,
-    /// Width of an output row, which is the thinker's hidden size.
+    /// Width of an output row, which is the language model's hidden size.
     pub output_dim: usize,
     /// Half the mel frames of a window; the convolutions see one window at a time.
     pub n_window: usize,
 }
 
 impl AudioTowerConfig {
-    /// Reads `thinker_config.audio_config` before a language model whose rows have `hidden_size` numbers. `n_window` is
-    /// the default of that field.
-    pub fn read(at: &ConfigSection<'_>, n_window: usize, hidden_size: usize) -> Result<Self, CheckpointError> {
+    /// Reads the tower's section before a language model whose rows have `hidden_size` numbers, given with the field that says
+    /// so. `n_window` is the default of that field.
+    pub fn read(at: &ConfigSection<'_>, n_window: usize, hidden_size: (&str, usize)) -> Result<Self, CheckpointError> {
         let heads = at.size("encoder_attention_heads", 20, HEADS)?;
         let d_model = at.multiple("d_model", 1280, WIDTH, ("encoder_attention_heads", heads))?;
         // Half of a position is sines and half cosines, with wavelengths spread over (half - 1) steps.
@@ -40,7 +40,7 @@ impl AudioTowerConfig {
             encoder_attention_heads: heads,
             encoder_ffn_dim: at.size("encoder_ffn_dim", 5120, INNER)?,
             d_model,
-            output_dim: at.equal("output_dim", 3584, ("thinker_config.text_config.hidden_size", hidden_size))?,
+            output_dim: at.equal("output_dim", 3584, hidden_size)?,
             n_window: at.even("n_window", n_window, WINDOW)?,
         })
     }
