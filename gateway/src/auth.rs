@@ -40,6 +40,17 @@ impl KeyId {
         let [a, b, c, d, e, f, g, h, ..] = *hash;
         Self(u64::from_be_bytes([a, b, c, d, e, f, g, h]))
     }
+
+    /// Identity of a presented key.
+    pub fn of_key(presented: &str) -> Self {
+        Self::of(&hash(presented))
+    }
+}
+
+impl From<u64> for KeyId {
+    fn from(bits: u64) -> Self {
+        Self(bits)
+    }
 }
 
 impl From<KeyId> for u64 {

@@ -1,5 +1,6 @@
 //! The node of a new call: this one while it is at most as full as the median, otherwise the freer of two at random.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use crate::peer::{Peer, Target};
@@ -50,6 +51,27 @@ impl Table {
             usable.retain(|peer| peer.is_near);
         }
         freer_of_two(&usable, random).map(|peer| Choice::Other(Target::of(peer)))
+    }
+
+    /// Models that other nodes take calls for and this one does not serve, in order.
+    pub fn other_models(&self, now: Instant) -> BTreeSet<&str> {
+        let takes_calls = self.taking_calls(now);
+        let others = self.peers.values().filter(|peer| !peer.has_own_model && takes_calls(peer));
+        others.map(|peer| peer.record.model.as_str()).collect()
+    }
+
+    /// True if a node takes calls for a model that this one does not serve.
+    pub fn has_other_models(&self, now: Instant) -> bool {
+        let takes_calls = self.taking_calls(now);
+        self.peers.values().any(|peer| !peer.has_own_model && takes_calls(peer))
+    }
+
+    /// Node to ask about a model that this one does not serve: one that answered the last time, if there is one.
+    pub fn serving(&self, model: &str, now: Instant) -> Option<Target> {
+        let takes_calls = self.taking_calls(now);
+        let serves = |peer: &&Peer| !peer.has_own_model && peer.record.model == model && takes_calls(peer);
+        let serving = || self.peers.values().filter(serves);
+        serving().find(|peer| peer.is_reachable(now)).or_else(|| serving().next()).map(Target::of)
     }
 
     /// True if this node has a free slot for a call for `model`: it serves the model, or nobody does.

@@ -78,6 +78,8 @@ pub enum ErrorKind {
     ConnectionLimit,
     /// Unknown call id.
     CallUnknown,
+    /// The node that owns the call does not answer.
+    CallNodeUnreachable,
     /// SDP offer that cannot be answered.
     InvalidOffer,
     /// Request from a web page whose origin is not allowed.
@@ -92,6 +94,8 @@ pub enum ErrorKind {
     InvalidKey,
     /// Expired ephemeral key.
     ExpiredKey,
+    /// The node that holds the session of an ephemeral key does not answer.
+    KeyIssuerUnreachable,
     /// API key without permission for this request.
     KeyInsufficient,
     /// Too many valid ephemeral keys.
@@ -150,6 +154,7 @@ impl ErrorKind {
             Self::SessionLimit => "session_limit_reached",
             Self::ConnectionLimit => "connection_limit_reached",
             Self::CallUnknown => "call_not_found",
+            Self::CallNodeUnreachable => "call_node_unreachable",
             Self::InvalidOffer => "invalid_offer",
             Self::OriginNotAllowed => "origin_not_allowed",
             Self::RemoteWithoutKeys => "remote_caller_without_keys",
@@ -157,6 +162,7 @@ impl ErrorKind {
             Self::MissingKey => "missing_api_key",
             Self::InvalidKey => "invalid_api_key",
             Self::ExpiredKey => "expired_api_key",
+            Self::KeyIssuerUnreachable => "key_issuer_unreachable",
             Self::KeyInsufficient => "insufficient_permissions",
             Self::TooManyKeys => "client_secret_limit_reached",
             Self::CallLimit => "call_limit_reached",

@@ -44,7 +44,7 @@ impl fmt::Debug for Grant {
 }
 
 /// Error of [`EphemeralKeys::issue`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum IssueError {
     /// Too many keys or too many bytes of configuration.
     #[error("limits.ephemeral_keys: too many ephemeral keys are valid: wait until one expires")]
@@ -63,6 +63,9 @@ pub enum IssueError {
     /// The operating system provides no random numbers.
     #[error("the operating system provides no random numbers: {0}")]
     Random(getrandom::Error),
+    /// The key cannot be signed: a bug.
+    #[error("the ephemeral key cannot be signed: {0}")]
+    Unsigned(String),
 }
 
 /// Result of [`EphemeralKeys::look_up`].
@@ -101,7 +104,20 @@ impl EphemeralKeys {
     ) -> Result<String, IssueError> {
         let mut random = [0; 16];
         getrandom::fill(&mut random).map_err(IssueError::Random)?;
-        let key = format!("{}{}", self.prefix, crate::ids::hex(&random));
+        self.issue_as(random, now, lifetime, session, owner, keys)
+    }
+
+    /// As [`Self::issue`], with these random bytes in the key.
+    pub fn issue_as(
+        &self,
+        random: [u8; 16],
+        now: Instant,
+        lifetime: Duration,
+        session: Arc<Value>,
+        owner: Option<KeyId>,
+        keys: usize,
+    ) -> Result<String, IssueError> {
+        let key = self.key(random);
         let bytes = held_bytes(&session);
         let mut valid = self.valid();
         valid.retain(|_, bound| bound.until > now);
@@ -125,6 +141,15 @@ impl EphemeralKeys {
         }
         valid.insert(hash(&key), Grant { until: now + lifetime, session, bytes, owner });
         Ok(key)
+    }
+
+    /// Session of the key with these random bytes; `None` if it has expired or was never issued.
+    pub fn session(&self, random: [u8; 16], now: Instant) -> Option<Arc<Value>> {
+        self.valid().get(&hash(&self.key(random))).filter(|grant| grant.until > now).map(|grant| grant.session.clone())
+    }
+
+    fn key(&self, random: [u8; 16]) -> String {
+        format!("{}{}", self.prefix, crate::ids::hex(&random))
     }
 
     /// Looks up `key` at `now`. It compares hashes, so the time reveals nothing about valid keys.

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use repartee_cluster::HopSigner;
+use prometheus::IntCounterVec;
+use repartee_cluster::{HopSigner, KeySigner};
 
 use super::directory::Directory;
 
@@ -13,4 +14,8 @@ pub struct Membership {
     pub directory: Arc<Directory>,
     /// Signer of forwarded requests.
     pub hops: HopSigner,
+    /// Signer of ephemeral keys.
+    pub keys: KeySigner,
+    /// Number of requests to other nodes by `outcome`: `answered`, `full` or `failed`.
+    pub forwards: IntCounterVec,
 }

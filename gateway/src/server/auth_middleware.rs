@@ -54,7 +54,7 @@ pub(super) async fn authenticate(State(app): State<Arc<AppState>>, mut request: 
         // A preflight carries no key.
         preflight(headers)
     } else {
-        match app.identify(request.uri(), headers, &client_addr) {
+        match app.identify(request.uri(), headers, &client_addr).await {
             Ok(mut caller) => {
                 caller.request_id = request.extensions().get::<RequestId>().cloned().unwrap_or_default();
                 request.extensions_mut().insert(caller);
@@ -114,7 +114,12 @@ impl AppState {
         ApiError::new(StatusCode::TOO_MANY_REQUESTS, error).retry_after(retry_after).into_response()
     }
 
-    fn identify(&self, uri: &Uri, headers: &HeaderMap, client_addr: &ClientAddr) -> Result<Caller, Unidentified> {
+    async fn identify(
+        self: &Arc<Self>,
+        uri: &Uri,
+        headers: &HeaderMap,
+        client_addr: &ClientAddr,
+    ) -> Result<Caller, Unidentified> {
         let path = uri.path();
         let client = |key| ClientIdentity { address: client_addr.address, key };
         let known =
@@ -151,7 +156,7 @@ impl AppState {
             let missing = || Unidentified::Refused(unauthorized(ErrorKind::MissingKey));
             return if self.needs_key(path) { Err(missing()) } else { anonymous() };
         };
-        match self.ephemeral.look_up(key, Instant::now()) {
+        match self.look_up(key, client_addr.address).await.map_err(Unidentified::Refused)? {
             KeyStatus::Valid { id, session, owner } if opens_calls(path) => Ok(Caller {
                 client: client(owner),
                 ephemeral: Some(id),
@@ -171,6 +176,17 @@ impl AppState {
                 None => Err(Unidentified::WrongKey(unauthorized(ErrorKind::InvalidKey))),
             },
         }
+    }
+
+    /// Looks up an ephemeral key of this server, or of any node of its cluster.
+    async fn look_up(self: &Arc<Self>, key: &str, client: IpAddr) -> Result<KeyStatus, ApiError> {
+        #[cfg(feature = "cluster")]
+        if let Some(status) = super::cluster::keys::check(self, key, client).await {
+            return status;
+        }
+        #[cfg(not(feature = "cluster"))]
+        let _ = client;
+        Ok(self.ephemeral.look_up(key, Instant::now()))
     }
 
     pub(super) fn keys(&self) -> RwLockReadGuard<'_, KeySet> {

@@ -20,6 +20,7 @@ use super::api_error::ApiError;
 use super::caller::Caller;
 use super::uploads::HeldBody;
 use crate::admission::ClientIdentity;
+use crate::auth::KeyId;
 use crate::auth::ephemeral::IssueError;
 use crate::budget::key_limit::KeyLimit;
 
@@ -80,8 +81,7 @@ fn issue(app: &AppState, client: ClientIdentity, body: &[u8]) -> Result<Response
     let shown = app.config.turns.model.configure(Some(&patch));
     let shown = shown.as_ref().unwrap_or(&patch);
     let session = repartee_realtime::initial_session(&id, &app.info(), shown).map_err(ApiError::bad_request)?;
-    let keys = app.keys().len();
-    let value = app.ephemeral.issue(Instant::now(), lifetime, Arc::new(patch), client.key, keys).map_err(|error| {
+    let value = new_key(app, lifetime, patch, client.key).map_err(|error| {
         let message = error.to_string();
         match error {
             IssueError::Full { retry_after } | IssueError::Share { retry_after } => {
@@ -90,12 +90,21 @@ fn issue(app: &AppState, client: ClientIdentity, body: &[u8]) -> Result<Response
                 let error = ErrorBody::invalid(ErrorKind::TooManyKeys, message).with_param(limit.name());
                 ApiError::new(StatusCode::TOO_MANY_REQUESTS, error).retry_after(retry_after)
             }
-            IssueError::Random(_) => ApiError::internal(&message),
+            IssueError::Random(_) | IssueError::Unsigned(_) => ApiError::internal(&message),
         }
     })?;
     let expires = SystemTime::now() + lifetime;
     let expires_at = expires.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     Ok(Json(ClientSecret { value, expires_at, session }).into_response())
+}
+
+/// Issues a key for this server, or for all nodes of its cluster.
+fn new_key(app: &AppState, lifetime: Duration, session: Value, owner: Option<KeyId>) -> Result<String, IssueError> {
+    #[cfg(feature = "cluster")]
+    if let Some(cluster) = app.cluster.get() {
+        return super::cluster::keys::issue(app, cluster, lifetime, session, owner);
+    }
+    app.ephemeral.issue(Instant::now(), lifetime, Arc::new(session), owner, app.keys().len())
 }
 
 /// Reads a request: the lifetime in seconds, and the session.

@@ -22,8 +22,9 @@ pub(super) struct Model {
     /// Start of this server in seconds since 1970, because checkpoints hold no date.
     created: u64,
     owned_by: &'static str,
-    /// Extension of the OpenAI API.
-    repartee: ModelCapabilities,
+    /// Extension of the OpenAI API; missing for a model of another node of the cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repartee: Option<ModelCapabilities>,
 }
 
 /// Capabilities of a model.
@@ -106,7 +107,7 @@ pub(super) struct List {
 
 fn served(app: &AppState) -> Model {
     let info = app.info();
-    let (id, repartee) = (info.name.clone(), ModelCapabilities::of(&info));
+    let (id, repartee) = (info.name.clone(), Some(ModelCapabilities::of(&info)));
     Model { id, object: "model", created: app.started, owned_by: "repartee", repartee }
 }
 
@@ -116,7 +117,14 @@ pub(super) fn capabilities(app: &AppState) -> Value {
 }
 
 pub(super) async fn list(State(app): State<Arc<AppState>>) -> Json<List> {
-    Json(List { object: "list", data: vec![served(&app)] })
+    let own = served(&app);
+    #[cfg(feature = "cluster")]
+    let others = super::cluster::nodes::other_models(&app);
+    #[cfg(not(feature = "cluster"))]
+    let others = Vec::new();
+    let (object, created, owned_by) = (own.object, own.created, own.owned_by);
+    let others = others.into_iter().map(|id| Model { id, object, created, owned_by, repartee: None });
+    Json(List { object: "list", data: std::iter::once(own).chain(others).collect() })
 }
 
 pub(super) async fn show(State(app): State<Arc<AppState>>, UrlName(id): UrlName) -> Result<Json<Model>, ApiError> {

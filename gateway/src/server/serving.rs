@@ -274,7 +274,9 @@ fn router(app: Arc<AppState>, keyless: Arc<LocalOnlyPolicy>) -> Router {
         .fallback(|uri: Uri| async move { ApiError::not_found(not_served::describe(uri.path())) })
         .layer(middleware::from_fn_with_state(keyless, keyless::require_local));
     #[cfg(feature = "cluster")]
-    let routes = routes.layer(middleware::from_fn_with_state(app.clone(), cluster::hops::accept_hop));
+    let routes = routes
+        .merge(cluster::keys::routes())
+        .layer(middleware::from_fn_with_state(app.clone(), cluster::hops::accept_hop));
     routes
         .layer(middleware::from_fn_with_state(log, request_log::log_request))
         .with_state(app)
@@ -312,7 +314,10 @@ async fn metrics(State(app): State<Arc<AppState>>) -> Response {
     app.metrics.bytes_in_flight.set(i64::try_from(app.bytes.total()).unwrap_or(i64::MAX));
     let usage = app.key_usage();
     app.metrics.set_keys(usage.iter().map(|(name, usage)| (name.as_str(), usage.clone())));
-    match app.metrics.render() {
+    let rendered = app.metrics.render();
+    #[cfg(feature = "cluster")]
+    let rendered = rendered.and_then(|text| Ok(text + &cluster::metrics::render(&app)?));
+    match rendered {
         Ok(text) => ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response(),
         Err(error) => ApiError::internal(&error.to_string()).into_response(),
     }

@@ -1,8 +1,11 @@
 //! Several servers of one process as the nodes of a cluster, over the bus in memory, and over NATS.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
+mod keys;
+mod models;
 mod nats;
 mod nodes;
+mod other_node;
 mod settings;
 
 use std::time::{Duration, SystemTime};
@@ -38,6 +41,16 @@ async fn a_hundred_offers_fill_ten_slots() {
     let replies = join_all((0..100).map(offer)).await;
     let admitted: Vec<_> = replies.iter().filter(|reply| reply.status == 201).collect();
     assert_eq!(admitted.len(), 10);
+    let metrics = send(nodes.address(0), "GET", "/metrics", &[], b"").await.body;
+    for line in [
+        "repartee_cluster_nodes{state=\"own\"} 1",
+        "repartee_cluster_nodes{state=\"fresh\"} 2",
+        "repartee_cluster_slots 10",
+        "repartee_cluster_feed_live 1",
+        "repartee_cluster_messages_total{outcome=\"signature\"} 0",
+    ] {
+        assert!(metrics.contains(line), "{line} in {metrics}");
+    }
     for refused in replies.iter().filter(|reply| reply.status != 201) {
         assert_eq!((refused.status, &*refused.code()), (503, "session_limit_reached"), "{refused:?}");
         assert!(refused.header("retry-after").is_some());
@@ -116,6 +129,11 @@ async fn a_dead_node_is_routed_round() {
     let begun = std::time::Instant::now();
     let (_call, id) = connect(nodes.address(0)).await.unwrap();
     assert_eq!(tag(&id), nodes.tag(2));
+    let metrics = send(nodes.address(0), "GET", "/metrics", &[], b"").await.body;
+    for outcome in ["failed", "answered"] {
+        let line = format!("repartee_cluster_forwards_total{{outcome=\"{outcome}\"}} 1");
+        assert!(metrics.contains(&line), "{line} in {metrics}");
+    }
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
 }
 

@@ -4,8 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use repartee::auth::KeySet;
 use repartee::cluster::ClusterMember;
 use repartee::cluster::bus::{Bus, MemoryBus, MemoryMember};
+use repartee::config::Config;
 use repartee::server::Server;
 use repartee_cluster::{BeatCodec, ClusterSecrets};
 use repartee_gateway_testkit::http::send;
@@ -29,6 +31,7 @@ pub const SDP: [(&str, &str); 1] = [("content-type", "application/sdp")];
 /// Servers that share a bus.
 pub struct Nodes {
     bus: MemoryBus,
+    keys: KeySet,
     nodes: Vec<Node>,
 }
 
@@ -44,7 +47,16 @@ struct Node {
 impl Nodes {
     /// Starts nodes with these slots, which hear each other.
     pub async fn start(slots: &[usize]) -> Self {
-        let mut nodes = Self { bus: MemoryBus::default(), nodes: Vec::new() };
+        Self::start_with(slots, KeySet::default()).await
+    }
+
+    /// Starts nodes with this API key.
+    pub async fn keyed(slots: &[usize], key: &str) -> Self {
+        Self::start_with(slots, KeySet::parse(key).unwrap()).await
+    }
+
+    async fn start_with(slots: &[usize], keys: KeySet) -> Self {
+        let mut nodes = Self { bus: MemoryBus::default(), keys, nodes: Vec::new() };
         for slots in slots {
             nodes.add(*slots, SECRET).await;
         }
@@ -56,7 +68,7 @@ impl Nodes {
 
     /// Starts nodes with these slots, which hear each other over NATS.
     pub async fn over(nats: &NatsServer, slots: &[usize]) -> Self {
-        let mut nodes = Self { bus: MemoryBus::default(), nodes: Vec::new() };
+        let mut nodes = Self { bus: MemoryBus::default(), keys: KeySet::default(), nodes: Vec::new() };
         for slots in slots {
             nodes.add_over(nats, *slots).await;
         }
@@ -88,7 +100,10 @@ impl Nodes {
             secrets: ClusterSecrets::new(secret, None).unwrap(),
             bus,
         };
-        let server = Server::bind(config(), engine.clone()).await.unwrap().with_member(member);
+        let server = Server::bind(Config { api_keys: self.keys.clone(), ..config() }, engine.clone())
+            .await
+            .unwrap()
+            .with_member(member);
         let (address, tag, nodes, mut ready) =
             (server.local_addr(), server.tag().to_owned(), server.nodes(), server.ready());
         let (stop, stopped) = oneshot::channel();
@@ -107,12 +122,20 @@ impl Nodes {
 
     /// Returns once the feed of a node is so: `live` or `stale`.
     pub async fn feed(&self, index: usize, state: &str) {
-        let told = async {
-            while self.list(index).await["feed"] != state {
-                sleep(Duration::from_millis(20)).await;
+        self.listed(index, |list| list["feed"] == state).await;
+    }
+
+    /// Returns once the list of a node is so.
+    pub async fn listed(&self, index: usize, is_so: impl Fn(&serde_json::Value) -> bool) {
+        let begun = std::time::Instant::now();
+        loop {
+            let list = self.list(index).await;
+            if is_so(&list) {
+                return;
             }
-        };
-        timeout(PATIENCE, told).await.unwrap_or_else(|_| panic!("the feed is not {state}"));
+            assert!(begun.elapsed() < PATIENCE, "{list}");
+            sleep(Duration::from_millis(20)).await;
+        }
     }
 
     /// List of nodes of a node.

@@ -31,7 +31,7 @@ async fn a_killed_node_is_routed_round() {
     let asked = Instant::now();
     let owner = world.hang_up(0, &call).await;
     let answered_in = asked.elapsed();
-    assert_eq!(owner.status, 503, "{owner:?}");
+    assert_eq!((owner.status, &*owner.code()), (503, "call_node_unreachable"));
     world.wait_for(0, |list| state(list, &tag) == "silent").await;
     let out = killed.elapsed();
     world.wait_for(0, |list| state(list, &tag) == "gone").await;

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use repartee_cluster::{
-    BEAT_EVERY, Choice, MAX_FORWARDS, NodeTag, Placement, PlacementStep, SILENT_AFTER, Table, TableInput, Target,
+    BEAT_EVERY, Choice, MAX_FORWARDS, NodeRecord, NodeTag, Placement, PlacementStep, SILENT_AFTER, Table, TableInput,
+    Target,
 };
 
 use super::support::{KEEP, Random, beat, codec, echoing, load, message, record, table, tag};
@@ -90,6 +91,26 @@ fn a_model_goes_to_who_serves_it() {
     table.handle(TableInput::Message(&beat(2, large)), now);
     let mut placement = Placement::new(Some("large".to_owned()));
     assert_eq!(placement.next(&mut table, 0, now), PlacementStep::Full);
+}
+
+#[test]
+fn models_of_others_are_told() {
+    let now = Instant::now();
+    let mut table = with(1, &[1], now);
+    assert!(!table.has_other_models(now) && table.other_models(now).is_empty());
+    for number in [3, 4] {
+        let large = NodeRecord { model: "large".to_owned(), ..record(number) };
+        table.handle(TableInput::Message(&beat(1, large)), now);
+    }
+    assert!(table.has_other_models(now));
+    assert_eq!(table.other_models(now).into_iter().collect::<Vec<_>>(), ["large"]);
+    let asked = |table: &Table, model| table.serving(model, now).map(|target| target.tag);
+    assert_eq!(asked(&table, "large"), Some(tag(3)));
+    table.handle(TableInput::Failed(tag(3)), now);
+    assert_eq!(asked(&table, "large"), Some(tag(4)), "the one that answers");
+    table.handle(TableInput::Failed(tag(4)), now);
+    assert_eq!(asked(&table, "large"), Some(tag(3)), "better than none");
+    assert_eq!([asked(&table, "demo"), asked(&table, "gpt-realtime")], [None; 2]);
 }
 
 #[test]

@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use repartee_cluster::{BeatCodec, HopSigner, NodeLoad, NodePhase, NodeRecord, Table, TableInput};
+use prometheus::{IntCounterVec, Opts};
+use repartee_cluster::{BeatCodec, HopSigner, KeySigner, NodeLoad, NodePhase, NodeRecord, Table, TableInput};
 use thiserror::Error;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -24,6 +25,9 @@ pub(in crate::server) enum JoinError {
     /// The record of this node cannot be sent.
     #[error("cluster: {0}")]
     Record(#[from] repartee_cluster::RecordError),
+    /// The metrics cannot be set up: a bug.
+    #[error("cannot set up the metrics: {0}")]
+    Metrics(#[from] prometheus::Error),
 }
 
 /// Gives the table this node's present load.
@@ -55,7 +59,10 @@ pub(in crate::server) fn join(
     let codec = BeatCodec::new(&secrets, &cell);
     let directory = Directory::new(Table::new(own, codec, app.config.limits.call, Instant::now()), count);
     // It is set once, because a server runs once.
-    let _ = app.cluster.set(Membership { directory: directory.clone(), hops: HopSigner::new(&secrets) });
+    let (hops, keys) = (HopSigner::new(&secrets), KeySigner::new(&secrets));
+    let forwards = Opts::new("repartee_cluster_forwards_total", "Requests to other nodes by what became of them");
+    let forwards = IntCounterVec::new(forwards, &["outcome"])?;
+    let _ = app.cluster.set(Membership { directory: directory.clone(), hops, keys, forwards });
     let measured = Arc::downgrade(app);
     let load = move || measured.upgrade().map_or(NodeLoad::default(), |app| load(&app));
     Ok(tokio::spawn(directory.run(bus, load)))

@@ -33,7 +33,7 @@ pub(in crate::server) async fn list(State(app): State<Arc<AppState>>) -> Result<
 }
 
 /// Name of a node's state in the list.
-fn state(liveness: Liveness) -> &'static str {
+pub(super) fn state(liveness: Liveness) -> &'static str {
     match liveness {
         Liveness::Fresh => "fresh",
         Liveness::Silent => "silent",
@@ -41,6 +41,12 @@ fn state(liveness: Liveness) -> &'static str {
         Liveness::Ended(Departure::Bye) => "ended",
         Liveness::Ended(Departure::Restarted) => "restarted",
     }
+}
+
+/// Models that other nodes serve and this one does not, in order.
+pub(in crate::server) fn other_models(app: &AppState) -> Vec<String> {
+    let Some(cluster) = app.cluster.get() else { return Vec::new() };
+    cluster.directory.with(|table, now| table.other_models(now).into_iter().map(str::to_owned).collect())
 }
 
 fn node(record: &NodeRecord, state: &str) -> Value {

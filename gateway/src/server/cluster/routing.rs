@@ -7,13 +7,14 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header::UPGRADE;
 use axum::http::request::Parts;
-use axum::http::{Method, StatusCode, Uri};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use repartee_cluster::{HOP_HEADER, Hop, Liveness, Owner, Placement, PlacementStep, TableInput, Target, tag_of_id};
 use repartee_protocol::{ErrorBody, ErrorKind};
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::super::api_error::ApiError;
 use super::super::app::AppState;
@@ -37,6 +38,8 @@ enum Destination {
     AnyNode(Option<String>),
     /// The node that owns this id.
     OwnerOf(String),
+    /// A node that serves this model, for a question about it.
+    NodeWith(String),
 }
 
 /// Query parameters that name a model or a call.
@@ -55,6 +58,11 @@ impl Destination {
                 RoutedQuery { call_id: Some(id), .. } => Self::OwnerOf(id),
                 RoutedQuery { model, .. } => Self::AnyNode(model),
             },
+            (&Method::GET, path) if path.starts_with("/v1/models/") => {
+                let name = path.trim_start_matches("/v1/models/");
+                // A slash in a name is encoded.
+                Self::NodeWith(name.replace("%2F", "/").replace("%2f", "/"))
+            }
             (&Method::POST, path) => {
                 let id = path.strip_prefix("/v1/realtime/calls/").and_then(|rest| rest.strip_suffix("/hangup"));
                 id.map_or(Self::Own, |id| Self::OwnerOf(id.to_owned()))
@@ -89,11 +97,30 @@ pub(in crate::server) async fn route(State(app): State<Arc<AppState>>, request: 
                 _ => next.run(request).await,
             }
         }
-        Destination::AnyNode(model) => {
-            let placement = if hopped.is_some() { Placement::hopped() } else { Placement::new(model) };
-            place(&app, cluster, request, next, placement).await.unwrap_or_else(|error| error.into_response())
+        Destination::NodeWith(model) => {
+            let target = cluster.directory.with(|table, now| table.serving(&model, now));
+            match target {
+                Some(target) if hopped.is_none() => ask_other(&app, cluster, request, &target).await,
+                _ => next.run(request).await,
+            }
         }
+        Destination::AnyNode(model) => place(&app, cluster, request, next, model, hopped.is_some())
+            .await
+            .unwrap_or_else(|error| error.into_response()),
     }
+}
+
+/// Forwards a question without a body to a node.
+async fn ask_other(app: &Arc<AppState>, cluster: &Membership, request: Request, target: &Target) -> Response {
+    let (parts, _) = request.into_parts();
+    let attempts = match Attempts::new(app, cluster, parts, Bytes::new()) {
+        Ok(attempts) => attempts,
+        Err(error) => return error.into_response(),
+    };
+    attempts.ask(target).await.unwrap_or_else(|()| {
+        let error = ErrorBody::server(ErrorKind::CallNodeUnreachable, "the node with this model does not answer");
+        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, error).retry_after(NODE_RETRY).into_response()
+    })
 }
 
 /// Forwards a request to the node that owns the call.
@@ -110,20 +137,17 @@ async fn ask_owner(
         Ok(attempts) => attempts,
         Err(error) => return error.into_response(),
     };
-    match attempts.send(target).await {
-        Ok(response) => {
-            cluster.directory.input(TableInput::Answered(target.tag, true));
-            response
-        }
+    match attempts.ask(target).await {
+        Ok(response) => response,
         Err(()) => {
-            cluster.directory.input(TableInput::Failed(target.tag));
+            if liveness == Liveness::Gone {
+                let message = "the node of this call is gone, and the call with it";
+                let error = ErrorBody::invalid(ErrorKind::CallUnknown, message).with_param("call_id");
+                return ApiError::new(StatusCode::NOT_FOUND, error).into_response();
+            }
             let message = "the node of this call does not answer: try again soon";
-            let (status, kind) = match liveness {
-                Liveness::Gone => (StatusCode::NOT_FOUND, ErrorKind::CallUnknown),
-                _ => (StatusCode::SERVICE_UNAVAILABLE, ErrorKind::CallUnknown),
-            };
-            let error = ErrorBody::invalid(kind, message).with_param("call_id");
-            ApiError::new(status, error).retry_after(NODE_RETRY).into_response()
+            let error = ErrorBody::server(ErrorKind::CallNodeUnreachable, message).with_param("call_id");
+            ApiError::new(StatusCode::SERVICE_UNAVAILABLE, error).retry_after(NODE_RETRY).into_response()
         }
     }
 }
@@ -134,7 +158,8 @@ async fn place(
     cluster: &Membership,
     request: Request,
     next: Next,
-    mut placement: Placement,
+    model: Option<String>,
+    hopped: bool,
 ) -> Result<Response, ApiError> {
     let (mut parts, body) = request.into_parts();
     let caller = parts.extensions.get::<Caller>().cloned();
@@ -144,6 +169,13 @@ async fn place(
     } else {
         let HeldBody { bytes, charge } = app.read_body(&caller, body, offer::MAX_BODY).await?;
         (bytes, Some(charge))
+    };
+    let mut placement = if hopped {
+        Placement::hopped()
+    } else {
+        let named = model.is_some() || !cluster.directory.with(|table, now| table.has_other_models(now));
+        let model = if named { model } else { wanted_model(app, &caller, &parts.headers, &body).await };
+        Placement::new(model)
     };
     // It is sent whole, whatever its form was.
     parts.headers.remove(axum::http::header::TRANSFER_ENCODING);
@@ -161,7 +193,7 @@ async fn place(
                 refusal = Some(response);
             }
             PlacementStep::Forward(target) => match attempts.send(&target).await {
-                Ok(response) if response.headers().get(HOP_HEADER).is_some_and(|full| full == FULL) => {
+                Ok(response) if is_refused_as_full(&response) => {
                     cluster.directory.input(TableInput::Full(target.tag));
                 }
                 Ok(response) => {
@@ -193,10 +225,40 @@ impl<'a> Attempts<'a> {
         Request::from_parts(self.parts.clone(), Body::from(self.body.clone()))
     }
 
+    /// Sends a request that takes no slot.
+    async fn ask(&self, target: &Target) -> Result<Response, ()> {
+        let answered = self.send(target).await;
+        let input =
+            if answered.is_ok() { TableInput::Answered(target.tag, true) } else { TableInput::Failed(target.tag) };
+        self.cluster.directory.input(input);
+        answered
+    }
+
     async fn send(&self, target: &Target) -> Result<Response, ()> {
         let sent = forward(self.app, self.cluster, target, self.hop, &self.parts, self.body.clone()).await;
+        let outcome = match &sent {
+            Ok(response) if is_refused_as_full(response) => "full",
+            Ok(_) => "answered",
+            Err(_) => "failed",
+        };
+        self.cluster.forwards.with_label_values(&[outcome]).inc();
         sent.map_err(|error| tracing::warn!(node = %target.tag, %error, "a request could not be forwarded"))
     }
+}
+
+/// True if another node says that it has no slot.
+fn is_refused_as_full(response: &Response) -> bool {
+    response.headers().get(HOP_HEADER).is_some_and(|full| full == FULL)
+}
+
+/// Model in the session of an offer's form, or else in that of the ephemeral key. An offer that cannot be read names none: the
+/// node that gets it says why.
+async fn wanted_model(app: &AppState, caller: &Caller, headers: &HeaderMap, body: &Bytes) -> Option<String> {
+    let in_session = |session: &Value| session["model"].as_str().map(str::to_owned);
+    let headers = headers.clone();
+    let read = move |body: Bytes| offer::read_offer(&headers, body).ok().and_then(|offer| in_session(&offer.session?));
+    let in_offer = if body.is_empty() { None } else { app.parse_body(caller, body.clone(), read).await.ok().flatten() };
+    in_offer.or_else(|| in_session(caller.session.as_deref()?))
 }
 
 fn random() -> Result<u64, ApiError> {
