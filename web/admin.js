@@ -1,6 +1,7 @@
 // The admin page: figures of /metrics, now and over the last minutes, for people without Grafana.
 
 import { CallTables, duration } from "./admin_calls.js";
+import { showNodes } from "./admin_nodes.js";
 import { drawChart } from "./chart.js";
 import { remember } from "./key.js";
 import { Reading, increase, mean, quantile } from "./metrics.js";
@@ -53,6 +54,7 @@ async function read() {
     readings.splice(0, readings.findIndex(({ at }) => now.at - at <= WINDOW_MS));
     show(now);
     await calls.read();
+    if (now.all("repartee_cluster_nodes").length > 0) await showNodes();
   } catch (error) {
     alertText(messageOf(error));
   }

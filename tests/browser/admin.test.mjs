@@ -103,3 +103,26 @@ test("charts are drawn in the theme's colours", () =>
       await page.waitForFunction((accent) => document.querySelector("#chart-calls").getContext("2d")?.strokeStyle === accent, accent);
     }
   }));
+
+test("nodes of a cluster are listed", () =>
+  withBeeps(async (page) => {
+    /** @type {(name: string, state: string, free: number) => object} */
+    const node = (name, state, free) =>
+      ({ name, state, free, slots: 4, phase: "serving", model: "demo", address: "10.0.0.1:8080", version: "0.1.0" });
+    let feed = "live";
+    await page.route("**/v1/cluster/nodes", (route) => route.fulfill({ json: { feed, data: [node("b", "own", 3), node("a", "silent", 1)] } }));
+    await page.goto(ADMIN);
+    await shown(page, "calls", "^\\d+ of \\d+$");
+    assert.equal(await page.isHidden("#nodes-card"), true, "one server alone has no nodes");
+    await page.route("**/metrics", async (route) => {
+      const response = await route.fetch();
+      return route.fulfill({ response, body: `${await response.text()}repartee_cluster_nodes{state="own"} 1\n` });
+    });
+    await page.waitForSelector("#nodes tbody tr");
+    const rows = await page.locator("#nodes tbody tr").allTextContents();
+    assert.deepEqual(rows, ["asilentserving1 of 4demo10.0.0.1:80800.1.0", "bthis oneserving3 of 4demo10.0.0.1:80800.1.0"]);
+    assert.equal(await page.textContent("#feed"), "");
+    feed = "stale";
+    await shown(page, "feed", "NATS");
+    assert.deepEqual(await axeFinds(page), []);
+  }));

@@ -25,6 +25,7 @@ export interface PageElements {
   "errors-title": HTMLElementTagNameMap["h2"];
   "events": HTMLElementTagNameMap["dialog"];
   "events-title": HTMLElementTagNameMap["h2"];
+  "feed": HTMLElementTagNameMap["p"];
   "filter": HTMLElementTagNameMap["input"];
   "functions": HTMLElementTagNameMap["fieldset"];
   "hints": HTMLElementTagNameMap["details"];
@@ -55,6 +56,9 @@ export interface PageElements {
   "no-history": HTMLElementTagNameMap["p"];
   "no-live": HTMLElementTagNameMap["p"];
   "no-stages": HTMLElementTagNameMap["p"];
+  "nodes": HTMLElementTagNameMap["table"];
+  "nodes-card": HTMLElementTagNameMap["section"];
+  "nodes-title": HTMLElementTagNameMap["h2"];
   "note": HTMLElementTagNameMap["p"];
   "notice": HTMLElementTagNameMap["p"];
   "open-events": HTMLElementTagNameMap["button"];
