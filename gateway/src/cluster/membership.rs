@@ -6,6 +6,7 @@ use prometheus::IntCounterVec;
 use repartee_cluster::{HopSigner, KeySigner};
 
 use super::directory::Directory;
+use super::pool::ConnectionPool;
 
 /// This node's part in a cluster.
 #[derive(Debug)]
@@ -16,6 +17,8 @@ pub struct Membership {
     pub hops: HopSigner,
     /// Signer of ephemeral keys.
     pub keys: KeySigner,
+    /// Connections to other nodes that wait for a request.
+    pub connections: ConnectionPool,
     /// Number of requests to other nodes by `outcome`: `answered`, `full` or `failed`.
     pub forwards: IntCounterVec,
 }

@@ -4,11 +4,13 @@
 //! - `nats`: a bus over NATS, between processes
 //! - `directory`: the table, shared by the requests, and the task that feeds it
 //! - `membership`: the table and the signatures, for the requests
+//! - `pool`: connections to other nodes
 
 pub mod bus;
 pub mod directory;
 pub mod membership;
 pub mod nats;
+pub mod pool;
 
 use std::net::SocketAddr;
 

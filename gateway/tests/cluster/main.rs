@@ -1,6 +1,7 @@
 //! Several servers of one process as the nodes of a cluster, over the bus in memory, and over NATS.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
+mod connections;
 mod keys;
 mod models;
 mod nats;

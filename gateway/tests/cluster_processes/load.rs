@@ -1,8 +1,16 @@
 //! Many calls at once, and the time that a forward takes.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use futures_util::future::join_all;
+use http_body_util::{BodyExt as _, Full};
+use hyper::Request;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use serde_json::json;
+use tokio::net::TcpStream;
 
 use super::processes::{World, call_id, tag_of};
 use super::row;
@@ -37,12 +45,82 @@ async fn forwards_take_little_longer() {
         }
     }
     let [local, forwarded] = [local, forwarded].map(percentiles);
-    let figures = |[p50, p95, p99]: [f64; 3]| format!("{p50:.2}, {p95:.2}, {p99:.2} ms");
     row(
         &format!("POST of an offer, {SAMPLES} each: p50, p95, p99"),
         "forwarded: +1 ms p50, +3 ms p99",
         &format!("local {}; forwarded {}", figures(local), figures(forwarded)),
     );
+}
+
+#[tokio::test]
+async fn sideband_events_take_little_longer() {
+    let world = World::start(1, &[1, 64]).await;
+    let call = call_id(&world.offer(1).await);
+    let mut times = [Vec::new(), Vec::new()];
+    // In turns, so that both meet the same machine.
+    for _ in 0..6 {
+        for (times, index) in times.iter_mut().zip([1, 0]) {
+            let mut sideband = world.attach(index, &call).await;
+            for _ in 0..SAMPLES / 6 {
+                let begun = Instant::now();
+                sideband.update(json!({"type": "realtime", "instructions": "Be brief."})).await;
+                times.push(begun.elapsed());
+            }
+        }
+    }
+    let [direct, forwarded] = times.map(percentiles);
+    row(
+        &format!("event of a sideband and its answer, {SAMPLES} each: p50, p95, p99"),
+        "forwarded: +0.3 ms",
+        &format!("direct {}; forwarded {}", figures(direct), figures(forwarded)),
+    );
+}
+
+#[tokio::test]
+async fn forwards_are_many_a_second() {
+    let world = World::start(1, &[1, 64]).await;
+    // A call that its owner does not know: the cheapest answer.
+    let call = format!("rtc_{}_{:032x}", world.tag(1).await, 7);
+    let hang_up = format!("/v1/realtime/calls/{call}/hangup");
+    let mut rates = Vec::new();
+    for (index, path, status) in
+        [(1, hang_up.as_str(), 404), (0, hang_up.as_str(), 404), (0, "/v1/realtime/client_secrets", 200)]
+    {
+        rates.push(rate(world.nodes[index].address, path, status).await);
+    }
+    row(
+        "POSTs a second over 16 connections: to the owner, forwarded, ephemeral keys (never forwarded)",
+        "2000 forwarded",
+        &format!("{:.0}, {:.0}, {:.0}", rates[0], rates[1], rates[2]),
+    );
+}
+
+/// POSTs a second that get this status.
+async fn rate(address: SocketAddr, path: &str, status: u16) -> f64 {
+    const EACH: usize = 250;
+    const CONNECTIONS: usize = 16;
+    let begun = Instant::now();
+    let client = async || {
+        let socket = TokioIo::new(TcpStream::connect(address).await.unwrap());
+        let (mut requests, connection) = http1::handshake(socket).await.unwrap();
+        let connection = tokio::spawn(connection);
+        for _ in 0..EACH {
+            let request = Request::post(path).header("host", "localhost").body(Full::new(Bytes::new())).unwrap();
+            requests.ready().await.unwrap();
+            let reply = requests.send_request(request).await.unwrap();
+            assert_eq!(reply.status(), status);
+            reply.into_body().collect().await.unwrap();
+        }
+        drop(requests);
+        connection.await.unwrap().unwrap();
+    };
+    join_all((0..CONNECTIONS).map(|_| client())).await;
+    (EACH * CONNECTIONS) as f64 / begun.elapsed().as_secs_f64()
+}
+
+/// Three durations in ms.
+fn figures([p50, p95, p99]: [f64; 3]) -> String {
+    format!("{p50:.2}, {p95:.2}, {p99:.2} ms")
 }
 
 fn percentiles(mut times: Vec<Duration>) -> [f64; 3] {

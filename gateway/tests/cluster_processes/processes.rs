@@ -175,6 +175,15 @@ impl World {
         Ok((client, created["session"]["id"].as_str().unwrap().to_owned()))
     }
 
+    /// Attaches to a call over a websocket.
+    pub async fn attach(&self, index: usize, call: &str) -> Client {
+        let url = format!("ws://{}/v1/realtime?call_id={call}", self.nodes[index].address);
+        let (socket, _) = connect_async(url).await.unwrap();
+        let mut client = Client { socket };
+        client.expect("session.created").await;
+        client
+    }
+
     /// Tag of a node.
     pub async fn tag(&self, index: usize) -> String {
         self.list(index).await["data"][0]["tag"].as_str().unwrap().to_owned()

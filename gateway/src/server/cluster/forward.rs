@@ -1,8 +1,8 @@
-//! Requests to another node: one connection each, with short timeouts, and tunnels of websockets.
+//! Requests to another node over connections that are kept, with short timeouts, and tunnels of websockets.
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::http::header::{CONNECTION, CONTENT_LENGTH, HOST, ORIGIN, TRANSFER_ENCODING, UPGRADE};
@@ -24,6 +24,7 @@ use tokio::time::timeout;
 use super::super::app::AppState;
 use super::hops::{signed_path, unix_now};
 use crate::cluster::membership::Membership;
+use crate::cluster::pool::NodeConnection;
 
 /// Timeout of a connection to another node.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(150);
@@ -64,17 +65,34 @@ pub(super) async fn forward(
     body: Bytes,
 ) -> Result<Response, ForwardError> {
     let request = request(cluster, hop, parts, body)?;
-    let stream = connect(target).await?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    tokio::spawn(async move {
-        // Its end reaches the sender, or the tunnel.
-        let _ = connection.with_upgrades().await;
-    });
-    let response = answered(target, sender.send_request(request)).await?;
+    let pool = &cluster.connections;
+    let (mut connection, is_fresh) = match pool.take(target.tag, Instant::now()) {
+        Some(connection) => (connection, false),
+        None => (open(target).await?, true),
+    };
+    let mut answer = answered(target, connection.send_request(request.clone())).await;
+    if !is_fresh && matches!(answer, Err(ForwardError::Http(_))) {
+        // The node closed it meanwhile, as it does without a request. One that has ended takes no new connection, so no request
+        // is served twice.
+        connection = open(target).await?;
+        answer = answered(target, connection.send_request(request)).await;
+    }
+    let response = answer.inspect_err(|_| pool.close(target.tag))?;
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        pool.put(target.tag, connection, Instant::now());
         return Ok(response.map(Body::new));
     }
     Ok(tunnel(app, parts, response))
+}
+
+/// Opens a connection to a node.
+async fn open(target: &Target) -> Result<NodeConnection, ForwardError> {
+    let (connection, served) = http1::handshake(TokioIo::new(connect(target).await?)).await?;
+    tokio::spawn(async move {
+        // Its end reaches who sends, or the tunnel.
+        let _ = served.with_upgrades().await;
+    });
+    Ok(connection)
 }
 
 async fn connect(target: &Target) -> Result<TcpStream, ForwardError> {

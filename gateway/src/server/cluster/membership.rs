@@ -15,6 +15,7 @@ use super::super::readiness::ServerPhase;
 use crate::cluster::ClusterMember;
 use crate::cluster::directory::Directory;
 use crate::cluster::membership::Membership;
+use crate::cluster::pool::ConnectionPool;
 
 /// Error of joining a cluster.
 #[derive(Debug, Error)]
@@ -62,7 +63,13 @@ pub(in crate::server) fn join(
     let (hops, keys) = (HopSigner::new(&secrets), KeySigner::new(&secrets));
     let forwards = Opts::new("repartee_cluster_forwards_total", "Requests to other nodes by what became of them");
     let forwards = IntCounterVec::new(forwards, &["outcome"])?;
-    let _ = app.cluster.set(Membership { directory: directory.clone(), hops, keys, forwards });
+    let _ = app.cluster.set(Membership {
+        directory: directory.clone(),
+        hops,
+        keys,
+        connections: ConnectionPool::default(),
+        forwards,
+    });
     let measured = Arc::downgrade(app);
     let load = move || measured.upgrade().map_or(NodeLoad::default(), |app| load(&app));
     Ok(tokio::spawn(directory.run(bus, load)))
