@@ -38,6 +38,8 @@ pub struct Config {
     /// Time for running turns to end when the server shuts down.
     #[serde(rename = "drain_s", with = "seconds")]
     pub drain: Duration,
+    /// True if calls go on within that time until their callers end them; otherwise each ends after its turn.
+    pub drain_calls: bool,
     /// Settings of the listener for health checks.
     pub health: HealthConfig,
     /// Settings of API keys.
@@ -333,6 +335,7 @@ impl Default for Config {
             stalled_after: Duration::from_secs(10),
             ping_every: Duration::from_secs(20),
             drain: Duration::from_secs(25),
+            drain_calls: false,
             health: HealthConfig::default(),
             keys: KeyConfig::default(),
             browser: BrowserConfig::default(),

@@ -271,9 +271,9 @@ impl AppState {
         }
     }
 
-    /// Completes when the server begins to drain.
+    /// Completes when calls have to end after their turns.
     pub(super) fn draining(&self) -> impl Future<Output = ()> + Send + use<> {
-        self.reached(ServerPhase::Draining)
+        self.reached(if self.config.drain_calls { ServerPhase::Stopping } else { ServerPhase::Draining })
     }
 
     /// Completes when every call has to end.

@@ -128,6 +128,24 @@ async fn draining_ends_turns_and_refuses_calls() {
     server.ended().await;
 }
 
+#[tokio::test]
+async fn draining_may_wait_for_calls() {
+    let mut server = Running::start_with(Script::default(), |config| {
+        (config.drain, config.drain_calls) = (repartee_gateway_testkit::PATIENCE, true);
+    })
+    .await;
+    let mut client = server.connect().await;
+    server.stop();
+    while server.get("/readyz").await.0 != 503 {}
+    // An idle call goes on, and new ones are refused.
+    let Err(Error::Http(response)) = server.dial().await else { panic!("there are no new calls") };
+    assert_eq!(response.status(), 503);
+    let events = client.ask("Hello?").await;
+    assert_eq!(find(&events, "response.done")["response"]["status"], "completed");
+    drop(client);
+    server.ended().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn draining_plays_a_response_out() {
     let mut server = Running::start(Script::default()).await;
