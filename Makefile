@@ -40,7 +40,7 @@ bench-real:  ## Measure the models of run-real beside faster-whisper, llama.cpp 
 
 release:  ## Build what a release page holds: stripped binaries with link-time optimisation, in an archive, a Debian package and an OCI image, with SHA256SUMS and an SBOM: target/dist; prints the sizes
 	@$(SETUP) build
-	$(CARGO) build --profile dist -p repartee -p repartee-load --bin repartee --bin repartee-load
+	$(CARGO) build --profile dist -p repartee -p repartee-load --bin repartee --bin repartee-load $(if $(FEATURES),--features $(FEATURES))
 	@scripts/release.py $${CARGO_TARGET_DIR:-target}/dist/repartee $${CARGO_TARGET_DIR:-target}/dist/repartee-load $${CARGO_TARGET_DIR:-target}/dist
 
 test:  ## Run every test that a change must pass (at most 45 minutes on two cores, from a clean checkout)

@@ -42,9 +42,9 @@ fn named(query: &str) -> BTreeSet<String> {
     words.filter(|word| word.starts_with("repartee_") || word.starts_with("process_")).map(str::to_owned).collect()
 }
 
-/// Returns title and query of every dashboard target.
-fn dashboard() -> Result<Vec<(String, String)>> {
-    let file = std::fs::read(tools::root().join("web/grafana/repartee.json"))?;
+/// Returns title and query of every target of a dashboard.
+fn dashboard(name: &str) -> Result<Vec<(String, String)>> {
+    let file = std::fs::read(tools::root().join("web/grafana").join(name))?;
     let dashboard: Value = serde_json::from_slice(&file)?;
     let mut queries = Vec::new();
     for panel in dashboard["panels"].as_array().context("no panels")? {
@@ -61,11 +61,13 @@ fn dashboard() -> Result<Vec<(String, String)>> {
 #[test]
 fn dashboard_asks_for_documented_metrics() -> Result<()> {
     let documented = documented()?;
-    let queries = dashboard()?;
-    ensure!(queries.len() > 20, "only {} queries", queries.len());
-    for (title, query) in queries {
-        let unknown: Vec<_> = named(&query).difference(&documented).cloned().collect();
-        ensure!(!named(&query).is_empty() && unknown.is_empty(), "{title}: {unknown:?} in {query}");
+    for (name, least) in [("repartee.json", 20), ("cluster.json", 10)] {
+        let queries = dashboard(name)?;
+        ensure!(queries.len() > least, "{name}: only {} queries", queries.len());
+        for (title, query) in queries {
+            let unknown: Vec<_> = named(&query).difference(&documented).cloned().collect();
+            ensure!(!named(&query).is_empty() && unknown.is_empty(), "{title}: {unknown:?} in {query}");
+        }
     }
     Ok(())
 }
@@ -204,7 +206,7 @@ async fn every_query_returns_data() -> Result<()> {
     has_data(prometheus, "up{job=\"repartee\"} == 1").await?;
     let url = server.page().trim_end_matches('/').to_owned();
     tokio::try_join!(call(&url, TransportKind::Webrtc, 3), call(&url, TransportKind::Websocket, 2))?;
-    for (title, query) in dashboard()? {
+    for (title, query) in dashboard("repartee.json")? {
         let query = query.replace("$__rate_interval", "2m").replace("$instance", ".*");
         has_data(prometheus, &query).await.with_context(|| title)?;
     }

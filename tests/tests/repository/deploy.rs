@@ -41,19 +41,42 @@ fn systemd_knows_every_line_of_the_unit() -> Result<()> {
 #[test]
 fn mounted_and_copied_files_exist() -> Result<()> {
     let compose = text("deploy/compose.yaml")?;
-    let mut mounted = 0;
-    for line in compose.lines().filter_map(|line| line.trim().strip_prefix("- .")) {
-        let source = line.split(':').next().unwrap_or_default();
-        let path = Path::new("deploy").join(format!(".{source}"));
-        ensure!(root().join(&path).is_file(), "{} is mounted", path.display());
-        mounted += 1;
+    for (folder, count) in [("deploy", 5), ("deploy/cluster", 8)] {
+        let mut mounted = 0;
+        for text in text(&format!("{folder}/compose.yaml"))?.split([' ', '"', '[']).filter(|text| text.starts_with('.'))
+        {
+            let Some((source, _)) = text.split_once(":/") else { continue };
+            let path = Path::new(folder).join(source);
+            ensure!(root().join(&path).is_file(), "{} is mounted", path.display());
+            mounted += 1;
+        }
+        ensure!(mounted == count, "{mounted} files are mounted by {folder}");
     }
-    ensure!(mounted == 5, "{mounted} files are mounted");
     let image = text("deploy/Containerfile")?;
     let makefile = text("Makefile")?;
     ensure!(compose.contains("dockerfile: deploy/Containerfile") && image.contains("make release"), "{compose}");
     ensure!(makefile.contains("target}/dist/repartee"), "the binary's place");
     ensure!(image.contains("install -D target/dist/repartee"), "{image}");
+    Ok(())
+}
+
+#[test]
+fn nodes_have_time_for_their_calls() -> Result<()> {
+    // Seconds of the drain, and of the supervisor, which has to wait for three more.
+    let number = |file: &str, before: &str| -> Result<u64> {
+        let text = text(file)?;
+        let (_, rest) = text.split_once(before).with_context(|| format!("{before} in {file}"))?;
+        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        Ok(digits.parse()?)
+    };
+    let call = 3_600;
+    let manifest = "deploy/cluster/kubernetes/nodes.yaml";
+    let drain = number(manifest, "REPARTEE_DRAIN_S, value: \"")?;
+    ensure!(drain >= call && number(manifest, "terminationGracePeriodSeconds: ")? > drain + 3);
+    let compose = "deploy/cluster/compose.yaml";
+    let drain = number(compose, "REPARTEE_DRAIN_S: \"")?;
+    ensure!(drain >= call && number(compose, "stop_grace_period: ")? * 60 > drain + 3);
+    ensure!(number("deploy/cluster/repartee-node.conf", "TimeoutStopSec=")? * 60 > call + 3);
     Ok(())
 }
 
