@@ -1,7 +1,7 @@
 //! Responses of the engine equal those of the derivation: text, and the sound of its codes; both caches follow the history.
 
 use repartee_engine::internals::fun_audio_chat::{Template, TextIds};
-use repartee_engine::internals::{AudioRows, ElementValue, Message, MessageKind, PromptTemplate, Tokenizer};
+use repartee_engine::internals::{AudioRows, Element, ElementValue, Message, MessageKind, PromptTemplate, Tokenizer};
 use repartee_engine_api::{Command, Respond, Role, SessionHandle};
 use repartee_engine_testkit::driven::{Driven, Response, serve, submit};
 
@@ -80,6 +80,29 @@ fn rewinding_cuts_both_caches() {
     let again = engine.respond(&session, Respond { seed: 0, ..Respond::new(0, 4) }).unwrap();
     assert_eq!(again.text, whole.text);
     assert!(again.samples == whole.samples, "the same bits as before");
+}
+
+#[test]
+fn sampled_positions_are_not_reused() {
+    let mut model = load_model(&open(&checkpoint()), &settings()).unwrap();
+    let stage = model.stages[0].as_mut();
+    let prompt: Vec<Element> = (0..20).map(|at| Element::token(Role::User, 100 + at)).collect();
+    let mut rewound = |elements: Vec<Element>, response: Option<ResponseParams>| {
+        let (mut out, read) = (Outbox::new(), vec![false; elements.len()]);
+        stage.accept(1, StageItem::Prompt { elements, read, response }, &mut out);
+        while stage.runnable_rows(1).rows > 0 {
+            let rows = stage.runnable_rows(1).rows;
+            stage.launch(&[BatchEntry { slot: 1, rows }], &mut out);
+            stage.collect(&mut out);
+        }
+        out.into_iter().find_map(|(_, item)| if let StageItem::Rewind { to } = item { Some(to) } else { None })
+    };
+    assert_eq!(rewound(prompt.clone(), Some(ResponseParams { max_tokens: 2, ..params() })), None);
+    // The last position of the prompt has drawn codes in the head's cache, those of the response have them, too.
+    let longer = |count: u32| prompt.iter().cloned().chain((0..count).map(|at| Element::token(Role::User, 200 + at)));
+    assert_eq!(rewound(longer(5).collect(), None), Some(prompt.len() - 1));
+    // Positions that were only prefilled are all found again.
+    assert_eq!(rewound(longer(9).collect(), None), None);
 }
 
 #[test]
