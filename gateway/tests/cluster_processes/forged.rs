@@ -9,7 +9,7 @@ use repartee_gateway_testkit::http::send;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
-use super::processes::{CELL, SDP, SECRET, World, call_id, fresh};
+use super::processes::{CELL, Launch, SDP, SECRET, World, call_id, fresh};
 use super::row;
 
 /// Another secret than that of the nodes.
@@ -46,7 +46,7 @@ async fn forged_ids_and_hops_are_refused() {
 #[tokio::test]
 async fn forged_messages_change_nothing() {
     let mut world = World::start(1, &[4, 4]).await;
-    world.add(4, OTHER).await;
+    world.add(&Launch { secret: OTHER, ..Launch::new(4) }).await;
     let secrets = ClusterSecrets::new(SECRET, None).unwrap();
     let record = NodeRecord {
         tag: "00000001".parse().unwrap(),

@@ -29,7 +29,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 pub struct Process(Child);
 
 impl Process {
-    fn spawn(command: &mut Command) -> Self {
+    /// Starts a process.
+    pub fn spawn(command: &mut Command) -> Self {
         Self(command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().expect("a process"))
     }
 
@@ -65,6 +66,25 @@ pub struct Node {
     pub address: SocketAddr,
 }
 
+/// Settings of one node.
+pub struct Launch<'a> {
+    pub slots: usize,
+    pub secret: &'a str,
+    /// Port of the only server of NATS that it uses; `None` for all.
+    pub nats: Option<u16>,
+    /// Port that it listens on, and the one under which the others know it.
+    pub ports: Option<(u16, u16)>,
+    /// True if it ends its calls only when their callers do.
+    pub drains_calls: bool,
+}
+
+impl Launch<'_> {
+    /// Node with these slots.
+    pub fn new(slots: usize) -> Self {
+        Self { slots, secret: SECRET, nats: None, ports: None, drains_calls: false }
+    }
+}
+
 /// Servers of NATS and nodes.
 pub struct World {
     nats: Vec<Option<Process>>,
@@ -82,7 +102,8 @@ impl World {
             world.start_nats(index).await;
         }
         // They load at the same time.
-        let nodes: Vec<_> = slots.iter().enumerate().map(|(index, slots)| world.spawn(index, *slots, SECRET)).collect();
+        let nodes: Vec<_> =
+            slots.iter().enumerate().map(|(index, slots)| world.spawn(index, &Launch::new(*slots))).collect();
         for (process, line) in nodes {
             world.nodes.push(Node { process, address: address(line).await });
         }
@@ -99,6 +120,8 @@ impl World {
         let mut command = Command::new(nats_server());
         command.args(["--addr", "127.0.0.1", "--port", &self.ports[index].to_string(), "--cluster_name", "test"]);
         command.args(["--cluster", &route(self.routes[index]), "--routes", &others.join(",")]);
+        // A node whose link is cut knows no other way.
+        command.arg("--no_advertise");
         self.nats[index] = Some(Process::spawn(command.stdout(Stdio::null())));
         let port = self.ports[index];
         let listens = async {
@@ -120,18 +143,25 @@ impl World {
     }
 
     /// Starts one more node; returns its index once it serves.
-    pub async fn add(&mut self, slots: usize, secret: &str) -> usize {
-        let (process, line) = self.spawn(self.nodes.len(), slots, secret);
+    pub async fn add(&mut self, launch: &Launch<'_>) -> usize {
+        let (process, line) = self.spawn(self.nodes.len(), launch);
         self.nodes.push(Node { process, address: address(line).await });
         self.nodes.len() - 1
     }
 
-    fn spawn(&self, index: usize, slots: usize, secret: &str) -> (Process, BufReader<std::process::ChildStdout>) {
-        let servers: Vec<_> = self.ports.iter().map(|port| format!("nats://127.0.0.1:{port}")).collect();
+    fn spawn(&self, index: usize, launch: &Launch<'_>) -> (Process, BufReader<std::process::ChildStdout>) {
+        let ports = launch.nats.map_or_else(|| self.ports.clone(), |port| vec![port]);
+        let servers: Vec<_> = ports.iter().map(|port| format!("nats://127.0.0.1:{port}")).collect();
         let mut command = Command::new(env!("CARGO_BIN_EXE_repartee"));
-        command.args(["--listen", "127.0.0.1:0", "--set", "limits.headroom=false", "--set", "turns.model=silence"]);
-        command.env("REPARTEE_ENGINE_SESSIONS", slots.to_string()).env("REPARTEE_CLUSTER_CELL", CELL);
-        command.env("REPARTEE_CLUSTER_NATS", servers.join(",")).env("REPARTEE_CLUSTER_SECRET", secret);
+        let (port, known) = launch.ports.unwrap_or_default();
+        command.args(["--listen", &format!("127.0.0.1:{port}")]);
+        command.args(["--set", "limits.headroom=false", "--set", "turns.model=silence"]);
+        command.args(["--set", &format!("drain_calls={}", launch.drains_calls)]);
+        if known > 0 {
+            command.env("REPARTEE_CLUSTER_ADVERTISED", format!("127.0.0.1:{known}"));
+        }
+        command.env("REPARTEE_ENGINE_SESSIONS", launch.slots.to_string()).env("REPARTEE_CLUSTER_CELL", CELL);
+        command.env("REPARTEE_CLUSTER_NATS", servers.join(",")).env("REPARTEE_CLUSTER_SECRET", launch.secret);
         command.env("REPARTEE_CLUSTER_NAME", format!("node-{index}"));
         let mut process = Process::spawn(command.stdout(Stdio::piped()));
         let line = BufReader::new(process.0.stdout.take().unwrap());
@@ -229,7 +259,8 @@ async fn address(mut lines: BufReader<std::process::ChildStdout>) -> SocketAddr 
     line.split("http://").nth(1).unwrap_or_else(|| panic!("{line}")).trim().trim_end_matches('/').parse().unwrap()
 }
 
-fn free_ports(count: usize) -> Vec<u16> {
+/// Ports that nobody listens on.
+pub fn free_ports(count: usize) -> Vec<u16> {
     // All at once, so that they differ.
     let sockets: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
     sockets.iter().map(|socket| socket.local_addr().unwrap().port()).collect()
