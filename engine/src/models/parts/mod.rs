@@ -42,7 +42,7 @@ pub mod slot_rows;
 pub mod slot_streams;
 pub mod speaker_encoder;
 pub mod special_tokens;
-pub mod speech_encoder;
+pub mod speech_codec;
 pub mod speech_lm;
 pub mod speech_order;
 pub mod speech_tokenizer;

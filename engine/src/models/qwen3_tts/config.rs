@@ -13,7 +13,7 @@ use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::models::parts::config::limits::{CODEBOOKS, FRAME, RATE, RESPONSE, VOCABULARY, WIDTH};
 use crate::models::parts::config::{
     Code2WavConfig, CodeInput, CodePredictorConfig, ConfigFile, ConfigSection, LanguageModelConfig, SpeakerDefaults,
-    SpeakerEncoderConfig, SpeechEncoderConfig, TALKER, switched_window,
+    SpeakerEncoderConfig, SpeechCodecConfig, TALKER, switched_window,
 };
 use crate::models::parts::generation::{generation_file, sampling};
 use crate::models::parts::talker::codec_lm::SUPPRESSED_TAIL;
@@ -202,7 +202,7 @@ pub struct CloningConfig {
     /// Sizes of the speaker encoder.
     pub speaker: SpeakerEncoderConfig,
     /// Sizes of the codec's encoder.
-    pub speech: SpeechEncoderConfig,
+    pub speech: SpeechCodecConfig,
     /// Samples of a frame of codes.
     pub encode_downsample_rate: usize,
 }
@@ -224,7 +224,7 @@ impl CloningConfig {
         codec.equal("encoder_valid_num_quantizers", 16, groups)?;
         Ok(Self {
             speaker: SpeakerEncoderConfig::read(&at, (mel::MEL.bins, enc_dim), SPEAKER)?,
-            speech: SpeechEncoderConfig::read(
+            speech: SpeechCodecConfig::read(
                 &codec.optional_section("encoder_config")?,
                 mel::RATE,
                 (groups.1, entries),

@@ -15,7 +15,7 @@ mod rope;
 mod section;
 pub mod short_conv;
 mod speaker_encoder;
-mod speech_encoder;
+mod speech_codec;
 pub mod tagged_yaml;
 
 pub use self::audio_tower::AudioTowerConfig;
@@ -26,7 +26,7 @@ pub use self::language_model::{
 };
 pub use self::section::{ConfigFile, ConfigSection};
 pub use self::speaker_encoder::{SpeakerDefaults, SpeakerEncoderConfig};
-pub use self::speech_encoder::SpeechEncoderConfig;
+pub use self::speech_codec::SpeechCodecConfig;
 use crate::checkpoint::CheckpointError;
 
 /// Refuses a text-only file of a model with thinker and talker; such a file lacks the talker's section.

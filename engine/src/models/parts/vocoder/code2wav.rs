@@ -12,8 +12,9 @@ use std::ops::Range;
 use repartee_kernels::row_spec::{BatchSection, SpecSection, StreamSection};
 use repartee_kernels::{Ops, RowSpec, SequenceRows, SpecLayout, StreamLevel, StreamRows, WeightLayout};
 
-use self::layers::{Conv, ConvNeXt, KERNEL, Snake, UpsampleBlock};
+use self::layers::{ConvNeXt, KERNEL, Snake, UpsampleBlock};
 use super::frame_stage::MAX_FRAMES;
+use super::stream_conv::StreamConv;
 use crate::models::load_error::LoadError;
 use crate::models::parts::config::{Code2WavConfig, CodeInput};
 use crate::models::parts::decoder::{Decoder, DecoderShape, FeedForward};
@@ -37,7 +38,7 @@ enum CodeEmbedding<O: Ops> {
         first: (O::Weight, O::Weight),
         /// The other codebooks as one table, and their projection.
         rest: (O::Weight, O::Weight),
-        conv: Conv<O>,
+        conv: StreamConv<O>,
         input: (O::Weight, O::Weight),
         output: (O::Weight, O::Weight),
     },
@@ -48,11 +49,11 @@ pub struct Code2Wav<O: Ops> {
     config: Code2WavConfig,
     front: CodeEmbedding<O>,
     pre_transformer: Decoder<O>,
-    upsample: Vec<(Conv<O>, ConvNeXt<O>)>,
-    first: Conv<O>,
+    upsample: Vec<(StreamConv<O>, ConvNeXt<O>)>,
+    first: StreamConv<O>,
     blocks: Vec<UpsampleBlock<O>>,
     last_snake: Snake<O>,
-    last: Conv<O>,
+    last: StreamConv<O>,
 }
 
 /// Sections of the row spec that a step uses.
@@ -108,13 +109,13 @@ impl<O: Ops> CodeEmbedding<O> {
         Ok(Self::Quantizer {
             first: quantizer("rvq_first", 1)?,
             rest: quantizer("rvq_rest", config.num_quantizers - 1)?,
-            conv: Conv::causal(&w.at("pre_conv"), latent_dim, codebook_dim, PRE_KERNEL, 1)?,
+            conv: StreamConv::causal(&w.at("pre_conv"), latent_dim, codebook_dim, PRE_KERNEL, 1)?,
             input: linear("input_proj", hidden, latent_dim)?,
             output: linear("output_proj", latent_dim, hidden)?,
         })
     }
 
-    fn conv(&self) -> Option<&Conv<O>> {
+    fn conv(&self) -> Option<&StreamConv<O>> {
         match self {
             Self::Embedding { .. } => None,
             Self::Quantizer { conv, .. } => Some(conv),
@@ -130,7 +131,7 @@ impl<O: Ops> Code2Wav<O> {
         let upsample = config.upsampling_ratios.iter().enumerate().map(|(i, &factor)| {
             let w = w.at(format_args!("upsample.{i}"));
             let block = ConvNeXt::load(&w.at("1"), latent)?;
-            Ok((Conv::transposed(&w.at("0"), latent, latent, factor, (factor, cut))?, block))
+            Ok((StreamConv::transposed(&w.at("0"), latent, latent, factor, (factor, cut))?, block))
         });
         let blocks = config.upsample_rates.iter().enumerate().map(|(i, &rate)| {
             let (input, out) = (config.decoder_dim >> i, config.decoder_dim >> (i + 1));
@@ -145,10 +146,10 @@ impl<O: Ops> Code2Wav<O> {
                 FeedForward::Dense(config.layers.intermediate_size)
             })?,
             upsample: upsample.collect::<Result<_, LoadError>>()?,
-            first: Conv::causal(&w.at("decoder.0"), config.decoder_dim, latent, KERNEL, 1)?,
+            first: StreamConv::causal(&w.at("decoder.0"), config.decoder_dim, latent, KERNEL, 1)?,
             blocks: blocks.collect::<Result<_, LoadError>>()?,
             last_snake: Snake::load(&w.at(format_args!("decoder.{}", rates + 1)), last)?,
-            last: Conv::causal(&w.at(format_args!("decoder.{}", rates + 2)), 1, last, KERNEL, 1)?,
+            last: StreamConv::causal(&w.at(format_args!("decoder.{}", rates + 2)), 1, last, KERNEL, 1)?,
             config: config.clone(),
         })
     }
@@ -180,7 +181,7 @@ impl<O: Ops> Code2Wav<O> {
     }
 
     /// All convolutions, in the order of computation.
-    fn convolutions(&self) -> impl Iterator<Item = &Conv<O>> {
+    fn convolutions(&self) -> impl Iterator<Item = &StreamConv<O>> {
         let upsample = self.upsample.iter().flat_map(|(up, next)| [up, next.convolution()]);
         let blocks = self.blocks.iter().flat_map(UpsampleBlock::convolutions);
         self.front.conv().into_iter().chain(upsample).chain([&self.first]).chain(blocks).chain([&self.last])
@@ -188,7 +189,7 @@ impl<O: Ops> Code2Wav<O> {
 
     /// Bytes of the state of one stream of at most `frames` frames in one call.
     pub fn slot_bytes(&self, frames: usize) -> usize {
-        let tails: usize = self.convolutions().map(Conv::tail_bytes).sum();
+        let tails: usize = self.convolutions().map(StreamConv::tail_bytes).sum();
         self.ring(frames) * BLOCK * self.pre_transformer.position_bytes() + tails
     }
 

@@ -10,6 +10,7 @@
 //! - [`latent_codec`]: latents to spectra, through layers over a window
 //! - [`rings`]: cache blocks of layers over a window
 //! - [`segment_conv`]: convolutions centred on their rows
+//! - [`stream_conv`]: convolutions over streams
 //! - [`window_codec`]: codec frames to spectra in windows, for a codec that cannot be streamed
 //! - [`config`]: sizes of BigVGAN
 
@@ -28,4 +29,5 @@ pub mod rings;
 pub mod segment_conv;
 pub mod spectral;
 pub mod stft;
+pub mod stream_conv;
 pub mod window_codec;

@@ -12,7 +12,7 @@ use crate::checkpoint::Checkpoint;
 use crate::model::Voices;
 use crate::models::load_error::LoadError;
 use crate::models::parts::speaker_encoder::SpeakerEncoder;
-use crate::models::parts::speech_encoder::SpeechEncoder;
+use crate::models::parts::speech_codec::encoder::SpeechEncoder;
 use crate::models::parts::talker::voice::Cloned;
 use crate::models::parts::weights::Weights;
 use crate::text::Tokenizer;

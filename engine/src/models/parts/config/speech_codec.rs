@@ -8,7 +8,7 @@ use crate::checkpoint::CheckpointError;
 
 /// The codec's encoder, Mimi's. Its convolutions are causal and padded with zeros; its sound has one channel.
 #[derive(Debug, Clone, PartialEq)]
-pub struct SpeechEncoderConfig {
+pub struct SpeechCodecConfig {
     /// Width of a transformer row.
     pub hidden_size: usize,
     /// Channels of the first convolution; each of `upsampling_ratios` doubles them.
@@ -47,7 +47,7 @@ pub struct SpeechEncoderConfig {
     pub rope_theta: f64,
 }
 
-impl SpeechEncoderConfig {
+impl SpeechCodecConfig {
     /// Reads the encoder of sound at `rate` Hz for frames of `groups` codes, each one of `entries`.
     pub fn read(at: &ConfigSection<'_>, rate: u32, (groups, entries): (usize, usize)) -> Result<Self, CheckpointError> {
         let fixed: [(&str, Value); 8] = [

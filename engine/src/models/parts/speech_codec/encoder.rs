@@ -5,7 +5,7 @@ use repartee_kernels::{Activation, AttentionShape, Ops, SequenceRows, SpecLayout
 
 use crate::models::load_error::LoadError;
 use crate::models::parts::codebook::Codebook;
-use crate::models::parts::config::SpeechEncoderConfig;
+use crate::models::parts::config::SpeechCodecConfig;
 use crate::models::parts::rows::{ConvShape, HostConv, HostRows, Padding};
 use crate::models::parts::weights::Weights;
 
@@ -43,7 +43,7 @@ struct Quantizer<O: Ops> {
 
 /// Codec encoder: convolutions, a transformer, and a semantic and an acoustic quantizer.
 pub struct SpeechEncoder<O: Ops> {
-    config: SpeechEncoderConfig,
+    config: SpeechCodecConfig,
     steps: Vec<Step<O>>,
     layers: Vec<Layer<O>>,
     downsample: HostConv<O>,
@@ -56,7 +56,7 @@ fn elu(rows: HostRows) -> HostRows {
 }
 
 impl<O: Ops> Layer<O> {
-    fn load(w: &Weights<'_, O>, config: &SpeechEncoderConfig) -> Result<Self, LoadError> {
+    fn load(w: &Weights<'_, O>, config: &SpeechCodecConfig) -> Result<Self, LoadError> {
         let (hidden, inner) = (config.hidden_size, config.intermediate_size);
         let (q, kv) = (config.num_attention_heads * config.head_dim, config.num_key_value_heads * config.head_dim);
         let attention = w.at("self_attn");
@@ -77,7 +77,7 @@ impl<O: Ops> Layer<O> {
         })
     }
 
-    fn forward(&self, ops: &O, x: O::T, batch: &O::Batch, config: &SpeechEncoderConfig) -> O::T {
+    fn forward(&self, ops: &O, x: O::T, batch: &O::Batch, config: &SpeechCodecConfig) -> O::T {
         let eps = config.norm_eps as f32;
         let (q, kv) = (config.num_attention_heads * config.head_dim, config.num_key_value_heads * config.head_dim);
         let attention = AttentionShape {
@@ -111,7 +111,7 @@ fn codebook<O: Ops>(w: &Weights<'_, O>, entries: usize, width: usize) -> Result<
 }
 
 impl<O: Ops> Quantizer<O> {
-    fn load(w: &Weights<'_, O>, config: &SpeechEncoderConfig, codebooks: usize) -> Result<Self, LoadError> {
+    fn load(w: &Weights<'_, O>, config: &SpeechCodecConfig, codebooks: usize) -> Result<Self, LoadError> {
         let (hidden, width) = (config.hidden_size, config.vector_quantization_hidden_dimension);
         let input = || HostConv::load(&w.at("input_proj"), ConvShape::plain(hidden, width, 1), false);
         let codebook = |i| codebook(&w.at(format_args!("layers.{i}.codebook")), config.codebook_size, width);
@@ -130,7 +130,7 @@ impl<O: Ops> Quantizer<O> {
 
 impl<O: Ops> SpeechEncoder<O> {
     /// Loads `encoder` with the first `codebooks` codebooks.
-    pub fn load(w: &Weights<'_, O>, config: &SpeechEncoderConfig, codebooks: usize) -> Result<Self, LoadError> {
+    pub fn load(w: &Weights<'_, O>, config: &SpeechCodecConfig, codebooks: usize) -> Result<Self, LoadError> {
         let convolutions = w.at("encoder.layers");
         let conv = |name: String, shape| HostConv::load(&convolutions.at(name), shape, true);
         let mut steps =
