@@ -99,7 +99,7 @@ pub mod lfm2_audio {
     pub use crate::models::lfm2_audio::config::Config;
     pub use crate::models::lfm2_audio::script::{Said, TurnScript};
     pub use crate::models::lfm2_audio::template::Template;
-    pub use crate::models::lfm2_audio::{Lfm2Audio, assemble};
+    pub use crate::models::lfm2_audio::{Detokenizer, Lfm2Audio, assemble};
 }
 
 /// Internals of the MiMo-Audio family.

@@ -1,10 +1,12 @@
 //! Parity of LFM2.5-Audio with its reference implementation on the same weights: each compared tensor is within 1e-4 of the
 //! largest reference value, and text and codes are equal.
 //!
+//! - `mimi`: the older model's codec
 //! - `responses`: output of the engine, and its prompts
 //! - `refusals`: refused checkpoints
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
+mod mimi;
 mod refusals;
 mod responses;
 
@@ -12,9 +14,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use repartee_engine::internals::decoder::ConvSections;
-use repartee_engine::internals::lfm2_audio::{Lfm2Audio, RecordingMel};
+use repartee_engine::internals::lfm2_audio::{Detokenizer, Lfm2Audio, RecordingMel};
 use repartee_engine::internals::vocoder::frame_stage::FrameVocoder;
-use repartee_engine::internals::vocoder::stft::InverseStftStream;
 use repartee_engine::internals::{Checkpoint, EncodingProgress, FrontEnd};
 use repartee_engine::{Source, WeightPolicy};
 use repartee_engine_testkit::speech::{copy, difference_of_ids, zero};
@@ -161,26 +162,32 @@ fn spoken(said: &[Position], end: u32) -> Vec<Vec<u32>> {
 
 /// Decodes frames in pieces of these sizes, in turn.
 fn decode(ops: &Cpu, model: &Lfm2Audio<Cpu>, frames: &[Vec<u32>], pieces: &[usize]) -> Vec<f32> {
-    let vocoder = &model.detokenizer;
-    let mut state = FrameVocoder::<Cpu>::state(vocoder, ops, 3, *pieces.iter().max().unwrap());
-    let (mut stream, mut samples, mut position) = (InverseStftStream::default(), Vec::new(), 0);
+    match &model.detokenizer {
+        Detokenizer::Layered(layered) => decode_by(layered.as_ref(), ops, frames, pieces),
+        Detokenizer::Mimi(mimi) => decode_by(mimi.as_ref(), ops, frames, pieces),
+    }
+}
+
+fn decode_by<V: FrameVocoder<Cpu>>(vocoder: &V, ops: &Cpu, frames: &[Vec<u32>], pieces: &[usize]) -> Vec<f32> {
+    let mut state = vocoder.state(ops, 3, *pieces.iter().max().unwrap());
+    let (mut stream, mut samples, mut position) = (V::Stream::default(), Vec::new(), 0);
     for piece in pieces.iter().cycle() {
         let frames = &frames[position..(position + piece).min(frames.len())];
         if frames.is_empty() {
             break;
         }
         let chunk = StreamRows { slot: 1, position, rows: frames.len() };
-        let codes: Vec<Vec<u32>> =
-            (0..model.config.codebooks).map(|book| frames.iter().map(|frame| frame[book]).collect()).collect();
+        let books = 0..vocoder.codebooks().0;
+        let codes: Vec<Vec<u32>> = books.map(|book| frames.iter().map(|frame| frame[book]).collect()).collect();
         let mut layout = SpecLayout::default();
         let sections = vocoder.layout(&state, &mut layout, frames.len());
         let mut spec = layout.spec();
         vocoder.fill(&mut spec, &sections, &state, &codes, &[chunk]);
         let numbers = vocoder.forward(ops, (&ops.upload(&spec), &sections), &mut state);
-        samples.extend(FrameVocoder::<Cpu>::samples(vocoder, &mut stream, chunk, &ops.read(&numbers)));
+        samples.extend(vocoder.samples(&mut stream, chunk, &ops.read(&numbers)));
         position += frames.len();
     }
-    samples.extend(FrameVocoder::<Cpu>::rest(vocoder, &mut stream));
+    samples.extend(vocoder.rest(&mut stream));
     samples
 }
 

@@ -8,8 +8,9 @@ use repartee_engine_testkit::driven::{Driven, Response, serve, submit};
 use repartee_engine_testkit::folder;
 
 /// Fixtures, and the rate of the recordings that they hear.
-const FAMILIES: [(&str, Option<usize>); 5] = [
+const FAMILIES: [(&str, Option<usize>); 6] = [
     ("lfm2_audio", Some(16_000)),
+    ("lfm2_mimi", Some(16_000)),
     ("mimo_audio", Some(24_000)),
     ("fun_audio_chat", Some(16_000)),
     ("cosyvoice3", None),

@@ -1,4 +1,4 @@
-//! Properties of every family: Qwen3-Omni, Qwen2.5-Omni, Qwen3-TTS, Kokoro, LFM2.5-Audio, CosyVoice3, MiMo-Audio, Fun-Audio-Chat, Ming, both forms of a synthetic
+//! Properties of every family: Qwen3-Omni, Qwen2.5-Omni, Qwen3-TTS, Kokoro, LFM2.5-Audio and LFM2-Audio, CosyVoice3, MiMo-Audio, Fun-Audio-Chat, Ming, both forms of a synthetic
 //! family, a family that answers with text alone, cascades of it with a recogniser and with a voice that streams text in or speaks clauses, a toy
 //! family, and cascades whose language model is outside of the engine. These are exempt from one property,
 //! `a_seed_fixes_the_response`: their server has the seed.
@@ -123,7 +123,9 @@ suite!(cosyvoice3, Cosy::default(), 1);
 suite!(cosyvoice3_streamed, Cosy { streamed: true, replayed: true, ..Cosy::default() }, 1);
 suite!(cosyvoice3_cloned, Cosy { cloned: true, ..Cosy::default() }, 1);
 suite!(lfm2_audio, Lfm25::default(), 4);
-suite!(lfm2_audio_replayed, Lfm25 { replayed: true }, 2);
+suite!(lfm2_audio_replayed, Lfm25 { replayed: true, ..Lfm25::default() }, 2);
+suite!(lfm2_audio_older, Lfm25 { older: true, ..Lfm25::default() }, 2);
+suite!(lfm2_audio_older_replayed, Lfm25 { older: true, replayed: true }, 1);
 suite!(fun_audio_chat, FunChat::default(), 2);
 suite!(fun_audio_chat_replayed, FunChat { replayed: true }, 1);
 suite!(mimo_audio, MiMo::default(), 2);

@@ -20,11 +20,12 @@ enum Family {
 
 use Family::{NotServedYet, Served};
 
-const FAMILIES: [(&str, Family); 11] = [
+const FAMILIES: [(&str, Family); 12] = [
     ("Qwen3-Omni", Served("dense")),
     ("Qwen2.5-Omni", Served("omni25")),
     ("Qwen3-TTS", Served("tts_custom")),
     ("LFM2.5-Audio", Served("lfm2_audio")),
+    ("LFM2-Audio", Served("lfm2_mimi")),
     ("CosyVoice3", Served("cosyvoice3")),
     ("MiMo-Audio", Served("mimo_audio")),
     ("Fun-Audio-Chat", Served("fun_audio_chat")),

@@ -1,7 +1,6 @@
 """The reference's modules with small sizes, their random weights, and the small vocabulary."""
 
 import sys
-import types
 from pathlib import Path
 from typing import Any
 
@@ -11,22 +10,14 @@ from transformers import Lfm2Config, PreTrainedTokenizerFast
 
 HOME = Path(__file__).resolve().parent
 sys.path.insert(0, str(HOME.parent))
-import tokens  # noqa: E402
-
-# The processor resamples with torchaudio, which is not installed: the recordings have the model's rate.
-torchaudio = types.ModuleType("torchaudio")
-setattr(torchaudio, "functional", types.SimpleNamespace(resample=lambda wave, rate, to: wave))  # noqa: B010
-sys.modules.setdefault("torchaudio", torchaudio)
-for absent in ("sphn", "sentencepiece"):
-    stub = types.ModuleType(absent)
-    setattr(stub, "SentencePieceProcessor", object)  # noqa: B010
-    sys.modules.setdefault(absent, stub)
-
+import stubs  # noqa: E402, F401
 from liquid_audio import LFM2AudioDetokenizer, LFM2AudioModel  # noqa: E402
 from liquid_audio.detokenizer import ISTFT, FusedEmbedding  # noqa: E402
 from liquid_audio.model import lfm2_audio  # noqa: E402
 from liquid_audio.model.conformer.encoder import ConformerEncoderConfig  # noqa: E402
 from liquid_audio.model.transformer import MHA, RawLMBackbone, StandardBlock  # noqa: E402
+
+import tokens  # noqa: E402
 
 # Ids of the published tokenizer.
 MARKS = {0: "<|pad|>", 1: "<|startoftext|>", 2: "<|endoftext|>", 6: "<|im_start|>", 7: "<|im_end|>"}

@@ -1,4 +1,4 @@
-//! config.json of LFM2.5-Audio and of its detokenizer. Defaults are those of the reference's classes, liquid-audio 1.3.0.
+//! config.json of LFM2.5-Audio and LFM2-Audio, and of the former's detokenizer. Defaults are those of the reference's classes, liquid-audio 1.3.0.
 
 use repartee_engine_api::Sampling;
 use repartee_kernels::AttentionShape;
@@ -7,7 +7,7 @@ use crate::audio::recording_mel::RecordingMelConfig;
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::models::parts::config::limits::{CODEBOOKS, CODES, FRAME, HEADS, INNER, LAYERS, POSITIONS, WIDTH};
 use crate::models::parts::config::short_conv::{ShortConvConfig, gated};
-use crate::models::parts::config::{ConfigFile, ConfigSection, conformer};
+use crate::models::parts::config::{ConfigFile, ConfigSection, SpeechCodecConfig, conformer};
 use crate::models::parts::conformer::shape::ConformerShape;
 use crate::models::parts::decoder::{DecoderShape, LayerNames};
 use crate::models::parts::vocoder::layered::LayeredVocoderConfig;
@@ -16,6 +16,8 @@ use crate::models::parts::vocoder::layered::LayeredVocoderConfig;
 pub const ARCHITECTURES: [&str; 1] = ["Lfm2AudioForConditionalGeneration"];
 /// Folder of the detokenizer.
 pub const DETOKENIZER: &str = "audio_detokenizer";
+/// File of the older model's codec.
+pub const MIMI: &str = "tokenizer-e351c8d8-checkpoint125.safetensors";
 /// Rate of the sound that it speaks, in Hz.
 pub const OUTPUT_RATE: u32 = 24_000;
 /// Most seconds of a recording that are encoded at once.
@@ -130,6 +132,14 @@ pub fn detokenizer(checkpoint: &Checkpoint) -> Result<LayeredVocoderConfig, Chec
         n_fft: top.value("output_size", 1282, spectrum, allowed)? - 2,
         entries: top.size("codebook_size", 2048, CODES)?,
     })
+}
+
+/// Reads the sizes of the older model's codec. The published config.json lacks the section: the reference fixes the sizes,
+/// which are the section's defaults.
+pub fn mimi(checkpoint: &Checkpoint, config: &Config) -> Result<SpeechCodecConfig, CheckpointError> {
+    let file = ConfigFile::config(checkpoint)?;
+    let codes = (config.codebooks, config.entries - 1);
+    SpeechCodecConfig::read(&file.top()?.optional_section("mimi")?, OUTPUT_RATE, ("audio_vocab_size, less one", codes))
 }
 
 /// Sampling of text and of codes.

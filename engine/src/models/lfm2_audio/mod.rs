@@ -1,8 +1,7 @@
 //! LFM2.5-Audio: a FastConformer hears, LFM2 writes text and speech in turn, a small decoder makes the codes of a frame, and a
-//! detokenizer the samples.
+//! detokenizer the samples. Its older sibling LFM2-Audio has the codec Mimi in place of the detokenizer.
 //!
-//! The model files follow the reference, liquid-audio 1.3.0, and name its classes. Its older sibling LFM2-Audio speaks by the
-//! codec Mimi, which is not served.
+//! The model files follow the reference, liquid-audio 1.3.0, and name its classes.
 
 pub mod config;
 pub mod script;
@@ -11,7 +10,7 @@ pub mod template;
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::{Ops, WeightLayout};
 
-use self::config::{ARCHITECTURES, Config, DEPTH_EPS, DETOKENIZER, GenerationConfig, OUTPUT_RATE};
+use self::config::{ARCHITECTURES, Config, DEPTH_EPS, DETOKENIZER, GenerationConfig, MIMI, OUTPUT_RATE};
 use self::template::Template;
 use super::family::{Family, FamilyVariant, claims_named};
 use super::load_error::LoadError;
@@ -21,6 +20,7 @@ use super::parts::depth::model::{DepthCodebook, DepthModel, HiddenInput};
 use super::parts::interleaved::InterleavedPart;
 use super::parts::language_model::{LanguageModel, LanguageModelShape};
 use super::parts::pipeline::{Assembly, ModelFrame, Pipeline};
+use super::parts::speech_codec::decoder::SpeechDecoder;
 use super::parts::vocoder::frame_stage::{FrameVocoder, FrameVocoderPart};
 use super::parts::vocoder::layered::LayeredVocoder;
 use super::parts::weights::Weights;
@@ -47,22 +47,44 @@ pub struct Lfm2Audio<O: Ops> {
     pub tables: Vec<O::Weight>,
     /// Weights of `depthformer`, `depth_linear` and `depth_embeddings`.
     pub depth: DepthModel<O>,
-    /// Weights of the folder `audio_detokenizer`.
-    pub detokenizer: LayeredVocoder<O>,
+    /// Weights of what makes samples of codes.
+    pub detokenizer: Detokenizer<O>,
+}
+
+/// Part that makes samples of codes.
+pub enum Detokenizer<O: Ops> {
+    /// The folder `audio_detokenizer`.
+    Layered(Box<LayeredVocoder<O>>),
+    /// The codec of the older model.
+    Mimi(Box<SpeechDecoder<O>>),
+}
+
+impl<O: Ops> Detokenizer<O> {
+    /// Loads the folder, or the codec's file if there is no folder.
+    fn load(ops: &O, checkpoint: &Checkpoint, policy: WeightPolicy, config: &Config) -> Result<Self, LoadError> {
+        let folder = match checkpoint.part(DETOKENIZER) {
+            Err(CheckpointError::FolderMissing { .. }) if checkpoint.has_file(MIMI) => {
+                let (sizes, weights) = (config::mimi(checkpoint, config)?, checkpoint.weights_of(&[MIMI])?);
+                let w = Weights::new(ops, &weights).with_policy(policy);
+                return Ok(Self::Mimi(Box::new(SpeechDecoder::load(&w, sizes, config.codebooks)?)));
+            }
+            opened => opened?,
+        };
+        let sizes = config::detokenizer(&folder)?;
+        if sizes.entries + 1 != config.entries {
+            let message = format!("must be {}, one less than the model's", config.entries - 1);
+            let file = folder.label("config.json");
+            return Err(CheckpointError::WrongField { file, field: "codebook_size".to_owned(), message }.into());
+        }
+        let w = Weights::new(ops, &folder).with_policy(policy);
+        Ok(Self::Layered(Box::new(LayeredVocoder::load(&w, sizes, config.codebooks)?)))
+    }
 }
 
 impl<O: Ops> Lfm2Audio<O> {
     /// Loads all parts, with weights in the formats of `policy`.
     pub fn load(ops: &O, checkpoint: &Checkpoint, policy: WeightPolicy) -> Result<Self, LoadError> {
         let config = Config::load(checkpoint)?;
-        let folder = checkpoint.part(DETOKENIZER).map_err(|error| match error {
-            CheckpointError::FolderMissing { folder } => CheckpointError::NotServedYet {
-                checkpoint: folder.display().to_string(),
-                family: "LFM2-Audio, which has Mimi in the place of this folder,",
-                known: "LFM2.5-Audio".to_owned(),
-            },
-            other => other,
-        })?;
         let w = Weights::new(ops, checkpoint).with_policy(policy);
         let shape = LanguageModelShape {
             vocabulary: config.lfm.vocab_size,
@@ -76,22 +98,12 @@ impl<O: Ops> Lfm2Audio<O> {
             let all = [codebooks * entries, hidden];
             w.rows("audio_embedding.embedding.weight", WeightLayout::Table, all, at * entries..(at + 1) * entries)
         };
-        let detokenizer = config::detokenizer(&folder)?;
-        if detokenizer.entries + 1 != entries {
-            let message = format!("must be {}, one less than the model's", entries - 1);
-            let file = folder.label("config.json");
-            return Err(CheckpointError::WrongField { file, field: "codebook_size".to_owned(), message }.into());
-        }
         Ok(Self {
             conformer: Conformer::load(&w.at("conformer"), &w.at("audio_adapter.model"), config.encoder.clone())?,
             lfm: LanguageModel::load_parts(&lfm, &lfm, shape, |_| FeedForward::Dense(config.lfm.inner))?,
             tables: (0..codebooks).map(table).collect::<Result<_, _>>()?,
             depth: depth(&w, &config)?,
-            detokenizer: LayeredVocoder::load(
-                &Weights::new(ops, &folder).with_policy(policy),
-                detokenizer,
-                config.codebooks,
-            )?,
+            detokenizer: Detokenizer::load(ops, checkpoint, policy, &config)?,
             config,
         })
     }
@@ -164,7 +176,10 @@ pub fn assemble<O: Device>(
     let template = Template::load(checkpoint, &tokenizer, (config.turns, speech_end, config.codebooks))?;
     let allowed = tokenizer.allowed(vocabulary).unwrap_or_else(|| vec![1.0; vocabulary]);
     let allowed_text = Weights::new(&ops, checkpoint).made("allowed", WeightLayout::Vector, &allowed, &[vocabulary])?;
-    let frame = FrameVocoder::<O>::samples_per_frame(&detokenizer) as u32;
+    let frame = match &detokenizer {
+        Detokenizer::Layered(layered) => FrameVocoder::<O>::samples_per_frame(layered.as_ref()),
+        Detokenizer::Mimi(mimi) => FrameVocoder::<O>::samples_per_frame(mimi.as_ref()),
+    } as u32;
     let codec = Codec { sample_rate: OUTPUT_RATE, frame_samples: (frame, 1) };
     let width = conformer.output();
     let audio = AudioFrontEnd {
@@ -182,8 +197,12 @@ pub fn assemble<O: Device>(
         text_sampling: generation.text,
         code_sampling: generation.codes,
     };
-    let vocoder = FrameVocoderPart::new(detokenizer, codec.frame());
-    Ok(Pipeline::new(&ops).audio_input(audio, width).stage(speaker).stage(vocoder).with(ModelFrame {
+    let pipeline = Pipeline::new(&ops).audio_input(audio, width).stage(speaker);
+    let pipeline = match detokenizer {
+        Detokenizer::Layered(layered) => pipeline.stage(FrameVocoderPart::new(*layered, codec.frame())),
+        Detokenizer::Mimi(mimi) => pipeline.stage(FrameVocoderPart::new(*mimi, codec.frame())),
+    };
+    Ok(pipeline.with(ModelFrame {
         tokenizer,
         template: Box::new(template),
         voices: Box::new(vec!["default".to_owned()]),

@@ -227,7 +227,7 @@ impl CloningConfig {
             speech: SpeechCodecConfig::read(
                 &codec.optional_section("encoder_config")?,
                 mel::RATE,
-                (groups.1, entries),
+                ("decoder_config.codebook_size", (groups.1, entries)),
             )?,
             encode_downsample_rate: codec.size("encode_downsample_rate", 1920, FRAME)?,
         })

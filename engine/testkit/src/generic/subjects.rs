@@ -189,6 +189,8 @@ impl Subject for Omni25 {
 /// LFM2.5-Audio with a small checkpoint, which samples codes.
 #[derive(Default)]
 pub struct Lfm25 {
+    /// True for LFM2-Audio, with Mimi.
+    pub older: bool,
     /// True if its device replays captured steps.
     pub replayed: bool,
 }
@@ -199,10 +201,11 @@ impl Lfm25 {
     const TURNS: (u32, u32) = (1, 2);
 
     /// A copy of the fixture with short turns.
-    fn folder() -> &'static Path {
-        static COPY: OnceLock<tempfile::TempDir> = OnceLock::new();
-        let copy = COPY.get_or_init(|| {
-            let copy = crate::speech::copy(&folder(Self::NAME).join("checkpoint"));
+    fn folder(&self) -> &'static Path {
+        static COPIES: [OnceLock<tempfile::TempDir>; 2] = [const { OnceLock::new() }; 2];
+        let copy = COPIES[usize::from(self.older)].get_or_init(|| {
+            let fixture = if self.older { "lfm2_mimi" } else { Self::NAME };
+            let copy = crate::speech::copy(&folder(fixture).join("checkpoint"));
             let path = copy.path().join("config.json");
             let mut config: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
             config["interleaved_n_text"] = Self::TURNS.0.into();
@@ -216,7 +219,7 @@ impl Lfm25 {
 
 impl Subject for Lfm25 {
     fn model(&self, config: &EngineConfig) -> Model {
-        let checkpoint = Checkpoint::open(Source::Folder(Self::folder().to_owned())).unwrap();
+        let checkpoint = Checkpoint::open(Source::Folder(self.folder().to_owned())).unwrap();
         if !self.replayed {
             return load_model(&checkpoint, config).unwrap();
         }

@@ -45,9 +45,9 @@ fn codebooks_of_both_parts_agree() {
 }
 
 #[test]
-fn the_older_model_is_refused_by_name() {
+fn folders_without_a_detokenizer_are_refused() {
     let copy = copy(&checkpoint());
     std::fs::remove_dir_all(copy.path().join("audio_detokenizer")).unwrap();
     let error = load_model(&open(copy.path()), &EngineConfig::default()).map(|_| ()).unwrap_err().to_string();
-    assert!(error.contains("audio_detokenizer") && error.contains("LFM2-Audio"), "{error}");
+    assert!(error.contains("audio_detokenizer"), "{error}");
 }

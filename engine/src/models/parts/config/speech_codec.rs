@@ -1,12 +1,12 @@
-//! Encoders of codecs.
+//! Mimi.
 
 use serde_json::Value;
 
-use super::limits::{CODEBOOKS, FACTOR, INNER, LAYERS, WIDTH};
+use super::limits::{CODEBOOKS, FACTOR, INNER, LAYERS, WIDTH, WINDOW};
 use super::section::ConfigSection;
 use crate::checkpoint::CheckpointError;
 
-/// The codec's encoder, Mimi's. Its convolutions are causal and padded with zeros; its sound has one channel.
+/// Mimi, and the encoder of codecs like it. Its convolutions are causal and padded with zeros; its sound has one channel.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SpeechCodecConfig {
     /// Width of a transformer row.
@@ -45,11 +45,17 @@ pub struct SpeechCodecConfig {
     pub norm_eps: f64,
     /// Base of the rotary wavelengths.
     pub rope_theta: f64,
+    /// Attention window of the decoder in rows, a row itself included.
+    pub sliding_window: usize,
 }
 
 impl SpeechCodecConfig {
-    /// Reads the encoder of sound at `rate` Hz for frames of `groups` codes, each one of `entries`.
-    pub fn read(at: &ConfigSection<'_>, rate: u32, (groups, entries): (usize, usize)) -> Result<Self, CheckpointError> {
+    /// Reads the codec of sound at `rate` Hz for frames of `groups` codes, each one of `entries`, which the field `of` says.
+    pub fn read(
+        at: &ConfigSection<'_>,
+        rate: u32,
+        (of, (groups, entries)): (&str, (usize, usize)),
+    ) -> Result<Self, CheckpointError> {
         let fixed: [(&str, Value); 8] = [
             ("audio_channels", 1.into()),
             ("sampling_rate", rate.into()),
@@ -77,7 +83,7 @@ impl SpeechCodecConfig {
             residual_kernel_size: at.size("residual_kernel_size", 3, FACTOR)?,
             dilation_growth_rate: at.size("dilation_growth_rate", 2, 1..=4)?,
             compress,
-            codebook_size: at.equal("codebook_size", 2048, ("decoder_config.codebook_size", entries))?,
+            codebook_size: at.equal("codebook_size", 2048, (of, entries))?,
             vector_quantization_hidden_dimension: width,
             num_hidden_layers: at.size("num_hidden_layers", 8, LAYERS)?,
             intermediate_size: at.size("intermediate_size", 2048, INNER)?,
@@ -86,6 +92,7 @@ impl SpeechCodecConfig {
             head_dim,
             norm_eps: at.epsilon("norm_eps", 1e-5)?,
             rope_theta: at.rope_theta(10_000.0)?,
+            sliding_window: at.size("sliding_window", 250, WINDOW)?,
         })
     }
 }

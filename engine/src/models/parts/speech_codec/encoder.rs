@@ -1,8 +1,9 @@
 //! `encoder` of the codec: samples to codes, Mimi's; after `Qwen3TTSTokenizerV2Encoder` and `MimiModel` of
 //! transformers 4.57.
 
-use repartee_kernels::{Activation, AttentionShape, Ops, SequenceRows, SpecLayout, StateSpec};
+use repartee_kernels::{Ops, SequenceRows, SpecLayout};
 
+use super::layer::SpeechCodecLayer;
 use crate::models::load_error::LoadError;
 use crate::models::parts::codebook::Codebook;
 use crate::models::parts::config::SpeechCodecConfig;
@@ -22,19 +23,6 @@ enum Step<O: Ops> {
     Activation,
 }
 
-struct Layer<O: Ops> {
-    /// Inverse frequencies of rotary positions.
-    frequencies: O::Weight,
-    input_norm: (O::Weight, O::Weight),
-    qkv: O::Weight,
-    out: O::Weight,
-    attention_scale: O::Weight,
-    post_norm: (O::Weight, O::Weight),
-    fc1: O::Weight,
-    fc2: O::Weight,
-    mlp_scale: O::Weight,
-}
-
 /// Residual quantizer: each codebook encodes the residual of those before it.
 struct Quantizer<O: Ops> {
     input: Option<HostConv<O>>,
@@ -45,7 +33,7 @@ struct Quantizer<O: Ops> {
 pub struct SpeechEncoder<O: Ops> {
     config: SpeechCodecConfig,
     steps: Vec<Step<O>>,
-    layers: Vec<Layer<O>>,
+    layers: Vec<SpeechCodecLayer<O>>,
     downsample: HostConv<O>,
     semantic: Quantizer<O>,
     acoustic: Quantizer<O>,
@@ -53,52 +41,6 @@ pub struct SpeechEncoder<O: Ops> {
 
 fn elu(rows: HostRows) -> HostRows {
     rows.map(|value| if value > 0.0 { value } else { value.exp_m1() })
-}
-
-impl<O: Ops> Layer<O> {
-    fn load(w: &Weights<'_, O>, config: &SpeechCodecConfig) -> Result<Self, LoadError> {
-        let (hidden, inner) = (config.hidden_size, config.intermediate_size);
-        let (q, kv) = (config.num_attention_heads * config.head_dim, config.num_key_value_heads * config.head_dim);
-        let attention = w.at("self_attn");
-        let norm = |name: &str| -> Result<_, LoadError> {
-            let w = w.at(name);
-            Ok((w.vector("weight", hidden)?, w.vector("bias", hidden)?))
-        };
-        Ok(Self {
-            input_norm: norm("input_layernorm")?,
-            qkv: attention.linears(&[("q_proj.weight", q), ("k_proj.weight", kv), ("v_proj.weight", kv)], hidden)?,
-            out: attention.linear("o_proj.weight", hidden, q)?,
-            attention_scale: w.vector("self_attn_layer_scale.scale", hidden)?,
-            post_norm: norm("post_attention_layernorm")?,
-            fc1: w.linear("mlp.fc1.weight", inner, hidden)?,
-            fc2: w.linear("mlp.fc2.weight", hidden, inner)?,
-            mlp_scale: w.vector("mlp_layer_scale.scale", hidden)?,
-            frequencies: w.rotary(config.head_dim, config.rope_theta as f32)?,
-        })
-    }
-
-    fn forward(&self, ops: &O, x: O::T, batch: &O::Batch, config: &SpeechCodecConfig) -> O::T {
-        let eps = config.norm_eps as f32;
-        let (q, kv) = (config.num_attention_heads * config.head_dim, config.num_key_value_heads * config.head_dim);
-        let attention = AttentionShape {
-            heads: config.num_attention_heads,
-            kv_heads: config.num_key_value_heads,
-            head_dim: config.head_dim,
-            // The reference's mask is causal and ignores its configuration's window.
-            window: None,
-            chunk: None,
-        };
-        let h = ops.layer_norm(&x, &self.input_norm.0, &self.input_norm.1, eps);
-        let h = ops.linear(&h, &self.qkv, None);
-        let queries = ops.rotary(ops.narrow(&h, 0, q), batch, &self.frequencies);
-        let keys = ops.rotary(ops.narrow(&h, q, kv), batch, &self.frequencies);
-        let spec = StateSpec::KeyValue { blocks: 1, block_len: ops.rows(&x), width: kv };
-        let h = ops.attention(&queries, &keys, &ops.narrow(&h, q + kv, kv), &mut ops.state(spec), batch, attention);
-        let x = ops.add(ops.scale(ops.linear(&h, &self.out, None), &self.attention_scale), &x);
-        let h = ops.layer_norm(&x, &self.post_norm.0, &self.post_norm.1, eps);
-        let h = ops.linear(&ops.activation(ops.linear(&h, &self.fc1, None), Activation::Gelu), &self.fc2, None);
-        ops.add(ops.scale(h, &self.mlp_scale), &x)
-    }
 }
 
 /// Loads a codebook below `w`, which has the sums of the rows that each entry stands for.
@@ -160,7 +102,7 @@ impl<O: Ops> SpeechEncoder<O> {
         Ok(Self {
             steps,
             layers: (0..config.num_hidden_layers)
-                .map(|i| Layer::load(&w.at(format_args!("encoder_transformer.layers.{i}")), config))
+                .map(|i| SpeechCodecLayer::load(&w.at(format_args!("encoder_transformer.layers.{i}")), config))
                 .collect::<Result<_, _>>()?,
             downsample: HostConv::load(&w.at("downsample.conv"), down, false)?,
             semantic: Quantizer::load(&quantizer.at("semantic_residual_vector_quantizer"), config, 1)?,
@@ -189,7 +131,12 @@ impl<O: Ops> SpeechEncoder<O> {
         spec.set_batch(at, &[SequenceRows { table: &[0], position: 0, rows }], 0);
         let batch = ops.batch_at(&ops.upload(&spec), at);
         let x = ops.tensor(x.data, width);
-        let x = self.layers.iter().fold(x, |x, layer| layer.forward(ops, x, &batch, &self.config));
+        // The reference's mask is causal and ignores its configuration's window.
+        let apply = |x, layer: &SpeechCodecLayer<O>| {
+            let mut cache = SpeechCodecLayer::cache(ops, &self.config, 1, rows);
+            layer.forward(ops, x, (&mut cache, &batch), (&self.config, None))
+        };
+        let x = self.layers.iter().fold(x, apply);
         self.downsample.causal(ops, &HostRows { width, data: ops.read(&x) }, Padding::Replicate)
     }
 

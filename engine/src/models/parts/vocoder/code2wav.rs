@@ -10,10 +10,11 @@ mod layers;
 use std::ops::Range;
 
 use repartee_kernels::row_spec::{BatchSection, SpecSection, StreamSection};
-use repartee_kernels::{Ops, RowSpec, SequenceRows, SpecLayout, StreamLevel, StreamRows, WeightLayout};
+use repartee_kernels::{Ops, RowSpec, SequenceRows, SpecLayout, StreamLevel, StreamRows};
 
 use self::layers::{ConvNeXt, KERNEL, Snake, UpsampleBlock};
 use super::frame_stage::MAX_FRAMES;
+use super::split_quantizer::SplitQuantizer;
 use super::stream_conv::StreamConv;
 use crate::models::load_error::LoadError;
 use crate::models::parts::config::{Code2WavConfig, CodeInput};
@@ -24,8 +25,6 @@ use crate::models::parts::weights::Weights;
 const BLOCK: usize = 16;
 /// Taps of the convolution before the transformer.
 const PRE_KERNEL: usize = 3;
-/// Lower bound of the usage that divides a quantizer's entry.
-const LEAST_USAGE: f32 = 1e-5;
 
 /// Layers that turn a frame's codes into a row of the transformer, and its output into a row of the upsamplers.
 enum CodeEmbedding<O: Ops> {
@@ -34,10 +33,7 @@ enum CodeEmbedding<O: Ops> {
         table: O::Weight,
     },
     Quantizer {
-        /// The first codebook, and its projection.
-        first: (O::Weight, O::Weight),
-        /// The other codebooks as one table, and their projection.
-        rest: (O::Weight, O::Weight),
+        quantizer: SplitQuantizer<O>,
         conv: StreamConv<O>,
         input: (O::Weight, O::Weight),
         output: (O::Weight, O::Weight),
@@ -83,32 +79,17 @@ impl<O: Ops> CodeEmbedding<O> {
             let table = w.table("code_embedding.weight", entries * config.num_quantizers, hidden)?;
             return Ok(Self::Embedding { table });
         };
-        let width = codebook_dim / 2;
-        let quantizer = |name: &str, codebooks: usize| -> Result<_, LoadError> {
-            let w = w.at("quantizer").at(name);
-            // Grows with the tensors, whose shapes prove the sizes.
-            let mut table = Vec::new();
-            for codebook in 0..codebooks {
-                let w = w.at(format_args!("vq.layers.{codebook}._codebook"));
-                let sums = w.values("embedding_sum", &[entries, width])?;
-                let usage = w.values("cluster_usage", &[entries])?;
-                let entries = sums.chunks_exact(width).zip(usage);
-                table.extend(entries.flat_map(|(sum, usage)| sum.iter().map(move |sum| sum / usage.max(LEAST_USAGE))));
-            }
-            let projection = w.values("output_proj.weight", &[codebook_dim, width, 1])?;
-            Ok((
-                w.made("codebooks", WeightLayout::Table, &table, &[codebooks * entries, width])?,
-                w.made("output_proj.weight", WeightLayout::Linear, &projection, &[codebook_dim, width])?,
-            ))
-        };
         let transformer = w.at("pre_transformer");
         let linear = |name: &str, out, input| -> Result<_, LoadError> {
             let w = transformer.at(name);
             Ok((w.linear("weight", out, input)?, w.vector("bias", out)?))
         };
         Ok(Self::Quantizer {
-            first: quantizer("rvq_first", 1)?,
-            rest: quantizer("rvq_rest", config.num_quantizers - 1)?,
+            quantizer: SplitQuantizer::load(
+                &w.at("quantizer"),
+                (config.num_quantizers, entries),
+                (codebook_dim / 2, codebook_dim),
+            )?,
             conv: StreamConv::causal(&w.at("pre_conv"), latent_dim, codebook_dim, PRE_KERNEL, 1)?,
             input: linear("input_proj", hidden, latent_dim)?,
             output: linear("output_proj", latent_dim, hidden)?,
@@ -131,7 +112,7 @@ impl<O: Ops> Code2Wav<O> {
         let upsample = config.upsampling_ratios.iter().enumerate().map(|(i, &factor)| {
             let w = w.at(format_args!("upsample.{i}"));
             let block = ConvNeXt::load(&w.at("1"), latent)?;
-            Ok((StreamConv::transposed(&w.at("0"), latent, latent, factor, (factor, cut))?, block))
+            Ok((StreamConv::transposed(&w.at("0.conv"), latent, latent, factor, (factor, cut))?, block))
         });
         let blocks = config.upsample_rates.iter().enumerate().map(|(i, &rate)| {
             let (input, out) = (config.decoder_dim >> i, config.decoder_dim >> (i + 1));
@@ -233,12 +214,10 @@ impl<O: Ops> Code2Wav<O> {
         chunks: &[StreamRows],
     ) {
         for (codebook, ids) in codes.iter().enumerate() {
-            // The first codebook of a quantizer has a table of its own.
-            let before = match self.front {
-                CodeEmbedding::Embedding { .. } => codebook,
-                CodeEmbedding::Quantizer { .. } => codebook.saturating_sub(1),
+            let base = match &self.front {
+                CodeEmbedding::Embedding { .. } => (codebook * self.config.codebook_size) as u32,
+                CodeEmbedding::Quantizer { quantizer, .. } => quantizer.base(codebook),
             };
-            let base = (before * self.config.codebook_size) as u32;
             spec.set_each(sections.codes.part(codebook, sections.rows), ids.iter().map(|id| base + id));
         }
         let sequence = |&StreamRows { slot, position, rows }: &StreamRows| {
@@ -260,18 +239,17 @@ impl<O: Ops> Code2Wav<O> {
         let batch = ops.batch_at(spec, sections.batch);
         let codebooks = self.config.num_quantizers;
         let code = |codebook| ops.index(spec, sections.codes.part(codebook, sections.rows));
-        let sum = |table: &O::Weight, from| {
-            let first = ops.embed_at(table, &code(from));
-            (from + 1..codebooks).fold(first, |sum, codebook| ops.add(sum, &ops.embed_at(table, &code(codebook))))
+        let sum = |table: &O::Weight| {
+            let first = ops.embed_at(table, &code(0));
+            (1..codebooks).fold(first, |sum, codebook| ops.add(sum, &ops.embed_at(table, &code(codebook))))
         };
         let mut streams = StreamLevel::new(ops.index(spec, sections.streams.words()));
         let mut tails = state.tails.iter_mut();
         let mut tail = || tails.next().expect("one tail for each convolution: `state` makes them");
         let x = match &self.front {
-            CodeEmbedding::Embedding { table } => ops.scale_all(sum(table, 0), 1.0 / codebooks as f32),
-            CodeEmbedding::Quantizer { first, rest, conv, input, .. } => {
-                let semantic = ops.linear(&ops.embed_at(&first.0, &code(0)), &first.1, None);
-                let x = ops.add(semantic, &ops.linear(&sum(&rest.0, 1), &rest.1, None));
+            CodeEmbedding::Embedding { table } => ops.scale_all(sum(table), 1.0 / codebooks as f32),
+            CodeEmbedding::Quantizer { quantizer, conv, input, .. } => {
+                let x = quantizer.forward(ops, code);
                 ops.linear(&conv.forward(ops, &x, tail(), &streams), &input.0, Some(&input.1))
             }
         };

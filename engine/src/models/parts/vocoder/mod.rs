@@ -11,6 +11,7 @@
 //! - [`rings`]: cache blocks of layers over a window
 //! - [`segment_conv`]: convolutions centred on their rows
 //! - [`stream_conv`]: convolutions over streams
+//! - [`split_quantizer`]: codes to rows
 //! - [`window_codec`]: codec frames to spectra in windows, for a codec that cannot be streamed
 //! - [`config`]: sizes of BigVGAN
 
@@ -28,6 +29,7 @@ pub mod resampled_snake;
 pub mod rings;
 pub mod segment_conv;
 pub mod spectral;
+pub mod split_quantizer;
 pub mod stft;
 pub mod stream_conv;
 pub mod window_codec;

@@ -49,7 +49,7 @@ impl<O: Ops> StreamConv<O> {
     }
 
     /// Loads a transposed convolution with `stride` output rows for each input row; with `cut` a stream's first rows
-    /// are missing.
+    /// are missing. Its tensors stand right below `w`.
     pub fn transposed(
         w: &Weights<'_, O>,
         channels: usize,
@@ -59,12 +59,32 @@ impl<O: Ops> StreamConv<O> {
     ) -> Result<Self, LoadError> {
         let layout = WeightLayout::ConvTranspose1d { stride, cut };
         Ok(Self {
-            weight: w.convolution("conv.weight", layout, [channels, out, kernel])?,
-            bias: w.vector("conv.bias", out)?,
+            weight: w.convolution("weight", layout, [channels, out, kernel])?,
+            bias: w.vector("bias", out)?,
             channels,
             history: kernel / stride - 1,
             stride,
             cut: cut && kernel > stride,
+        })
+    }
+
+    /// Loads a transposed convolution of each channel alone, without a bias, whose kernel is twice its stride. It is kept as
+    /// one of all channels, with zeros between them.
+    pub fn transposed_each(w: &Weights<'_, O>, channels: usize, stride: usize) -> Result<Self, LoadError> {
+        let kernel = 2 * stride;
+        let taps = w.values("weight", &[channels, 1, kernel])?;
+        let mut all = vec![0.0; channels * channels * kernel];
+        for (channel, taps) in taps.chunks_exact(kernel).enumerate() {
+            all[channel * (channels + 1) * kernel..][..kernel].copy_from_slice(taps);
+        }
+        let layout = WeightLayout::ConvTranspose1d { stride, cut: false };
+        Ok(Self {
+            weight: w.made("weight", layout, &all, &[channels, channels, kernel])?,
+            bias: w.made("bias", WeightLayout::Vector, &vec![0.0; channels], &[channels])?,
+            channels,
+            history: 1,
+            stride,
+            cut: false,
         })
     }
 

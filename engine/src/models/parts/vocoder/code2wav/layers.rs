@@ -104,7 +104,7 @@ impl<O: Ops> UpsampleBlock<O> {
         });
         Ok(Self {
             snake: Snake::load(&w.at("0"), input)?,
-            upsample: StreamConv::transposed(&w.at("1"), input, out, 2 * rate, (rate, cut))?,
+            upsample: StreamConv::transposed(&w.at("1.conv"), input, out, 2 * rate, (rate, cut))?,
             units: units.collect::<Result<_, LoadError>>()?,
         })
     }
