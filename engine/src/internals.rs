@@ -105,9 +105,9 @@ pub mod lfm2_audio {
 /// Internals of the MiMo-Audio family.
 pub mod mimo_audio {
     pub use crate::models::mimo_audio::config::Config;
-    pub use crate::models::mimo_audio::hearing::{PatchHearing, patches};
     pub use crate::models::mimo_audio::template::Template;
     pub use crate::models::mimo_audio::{MiMoAudio, assemble};
+    pub use crate::models::parts::patch_hearing::{PatchHearing, patches};
 }
 
 /// Internals of the Ming family.

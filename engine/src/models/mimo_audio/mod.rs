@@ -5,7 +5,6 @@
 //! the repository of the tokenizer of sound in its subfolder `MiMo-Audio-Tokenizer`.
 
 pub mod config;
-pub mod hearing;
 pub mod script;
 pub mod template;
 
@@ -15,7 +14,6 @@ use repartee_kernels::cpu::Cpu;
 use repartee_kernels::{Ops, WeightLayout};
 
 use self::config::{ARCHITECTURES, Config, GenerationConfig, TOKENIZER, TokenizerConfig};
-use self::hearing::PatchHearing;
 use self::script::most_patches;
 use self::template::Template;
 use super::family::{Family, FamilyVariant, claims_named};
@@ -26,6 +24,7 @@ use super::parts::depth::model::{DepthCodebook, DepthModel, HiddenInput};
 use super::parts::interleaved::InterleavedPart;
 use super::parts::language_model::{LanguageModel, LanguageModelShape};
 use super::parts::patch_encoder::PatchEncoder;
+use super::parts::patch_hearing::PatchHearing;
 use super::parts::pipeline::{Assembly, ModelFrame, Pipeline};
 use super::parts::vocoder::window_codec::WindowCodec;
 use super::parts::vocoder::window_codec::config::WindowSizes;

@@ -29,6 +29,7 @@ pub mod magnitude_mel;
 pub mod memory;
 pub mod onnx_layers;
 pub mod patch_encoder;
+pub mod patch_hearing;
 pub mod patch_speech;
 pub mod phonemes;
 pub mod pickle_fields;
