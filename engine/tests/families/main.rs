@@ -12,6 +12,7 @@ mod lfm2_audio;
 mod log_mel;
 mod mimo_audio;
 mod ming;
+mod odd_folders;
 mod odd_input;
 mod qwen2_5_omni;
 mod qwen2_5_token2wav;

@@ -27,6 +27,14 @@ struct UpsampleBlock<O: Ops> {
     residuals: Vec<(StreamConv<O>, StreamConv<O>)>,
 }
 
+impl<O: Ops> UpsampleBlock<O> {
+    /// Convolutions of the block, in the order of computation.
+    fn convolutions(&self) -> impl Iterator<Item = &StreamConv<O>> {
+        let residuals = self.residuals.iter().flat_map(|(first, second)| [first, second]);
+        std::iter::once(&self.upsample).chain(residuals)
+    }
+}
+
 /// The decoder's weights.
 pub struct SpeechDecoder<O: Ops> {
     config: SpeechCodecConfig,
@@ -110,11 +118,10 @@ impl<O: Ops> SpeechDecoder<O> {
 
     /// All convolutions, in the order of computation.
     fn convolutions(&self) -> impl Iterator<Item = &StreamConv<O>> {
-        let of_block = |block: &'_ UpsampleBlock<O>| {
-            let residuals = block.residuals.iter().flat_map(|(first, second)| [first, second]);
-            std::iter::once(&block.upsample).chain(residuals)
-        };
-        [&self.upsample, &self.first].into_iter().chain(self.blocks.iter().flat_map(of_block)).chain([&self.last])
+        [&self.upsample, &self.first]
+            .into_iter()
+            .chain(self.blocks.iter().flat_map(UpsampleBlock::convolutions))
+            .chain([&self.last])
     }
 }
 
