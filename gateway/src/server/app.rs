@@ -16,6 +16,7 @@ use super::byte_budget::ByteBudget;
 use super::call_registry::{CallRegistry, ListedCall};
 use super::caller::Caller;
 use super::origin::OriginPolicy;
+use super::processor_share::ProcessorShares;
 use super::readiness::{Readiness, ServerPhase};
 use super::watchdog::LatenessHandle;
 use crate::admission::{Admission, AdmissionError, Permit};
@@ -63,6 +64,8 @@ pub(crate) struct AppState {
     pub(super) bytes: Arc<ByteBudget>,
     /// Threads of long computations.
     pub(super) long_work: Arc<LongWork>,
+    /// Processor time of websockets.
+    pub(super) processor_shares: ProcessorShares,
     /// Start of the server, in seconds since 1970.
     pub(super) started: u64,
     pub(super) readiness: Arc<Readiness>,

@@ -22,6 +22,7 @@ use super::descriptors::{self, DescriptorShares, SpareDescriptors};
 use super::keyless::LocalOnlyPolicy;
 use super::listen::{self, AcceptLimits, AcceptTask, ConnectionContext, PlainWarning};
 use super::origin::OriginPolicy;
+use super::processor_share::ProcessorShares;
 use super::readiness::{Readiness, ShutdownProgress};
 use super::request_log::RequestLog;
 use super::routes::{self, RouterSwitch};
@@ -253,6 +254,7 @@ impl StartingServer {
                 voices,
                 bytes: ByteBudget::new(config.limits.bytes_in_flight),
                 long_work: LongWork::new().map_err(ServerStartError::LongWork)?,
+                processor_shares: ProcessorShares::default(),
                 started: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
                 config,
                 engine,

@@ -5,6 +5,7 @@
 //! - `serving`: the server with its model
 //! - `routes`, `readiness`: routes during and after the start, and health
 //! - `listen`, `paced_reads`, `tls`, `development_certificate`, `certificate_validity`: connections, plain and encrypted
+//! - `processor_share`: the share of the processors that one websocket can take from others
 //! - `timed_body`: timeout of a request's body
 //! - `connections`, `descriptors`: limits of the number of connections, and of the process's descriptors
 //! - `control`: the thread that accepts, answers health checks and metrics, and shuts down
@@ -68,6 +69,7 @@ mod offer;
 mod origin;
 mod paced_reads;
 mod page;
+mod processor_share;
 mod readiness;
 mod realtime;
 mod reload;

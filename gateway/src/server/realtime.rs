@@ -76,7 +76,8 @@ pub(super) async fn websocket(
         let upgrade = upgrade.protocols([SUBPROTOCOL]).max_message_size(most).max_frame_size(most);
         let upgrade = upgrade.max_write_buffer_size(MAX_WRITE_BUFFER);
         let timeouts = Timeouts { stalled_after: app.config.stalled_after, ping_every: app.config.ping_every };
-        return Ok(upgrade.on_upgrade(move |socket| relay::run(socket, sideband, timeouts)));
+        let shares = app.processor_shares.clone();
+        return Ok(upgrade.on_upgrade(move |socket| shares.run(relay::run(socket, sideband, timeouts))));
     }
     // The slot is taken before the upgrade, so that a full server can refuse in plain HTTP.
     if target.intent.as_deref() == Some("transcription") {
@@ -93,6 +94,7 @@ pub(super) async fn websocket(
     let (session, guard) = span.in_scope(|| app.admit_call(&caller))?;
     let upgrade = upgrade.protocols([SUBPROTOCOL]).max_message_size(MAX_READ).max_frame_size(MAX_READ);
     let upgrade = upgrade.max_write_buffer_size(MAX_WRITE_BUFFER);
+    let shares = app.processor_shares.clone();
     let call = move |socket| async move {
         let timeouts = Timeouts { stalled_after: app.config.stalled_after, ping_every: app.config.ping_every };
         let (transport, writer) = websocket::open(socket, setup.model.output_rate, timeouts);
@@ -111,5 +113,5 @@ pub(super) async fn websocket(
         }
         drop(guard);
     };
-    Ok(upgrade.on_upgrade(move |socket| call(socket).instrument(span)))
+    Ok(upgrade.on_upgrade(move |socket| shares.run(call(socket)).instrument(span)))
 }

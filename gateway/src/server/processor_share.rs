@@ -1,0 +1,206 @@
+//! The share of the processors that one websocket can take from others.
+//!
+//! Bytes that a client sends cost more work in some forms than in others: a message of single bytes, each in a frame of
+//! its own, takes a hundred times that of one frame. So it is the processor's time that is bounded, whatever it is spent
+//! on: once websockets together take a part of the machine, each gets a small share of its own.
+
+use std::future::{Future, poll_fn};
+use std::num::NonZeroUsize;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+use nix::time::{ClockId, clock_gettime};
+use tokio::time::{Instant, sleep};
+
+/// Share of the machine that all websockets may take before each is held to [`SHARE`].
+const ALL: f64 = 0.25;
+/// Processor time that all of them may take at once.
+const BURST: f64 = 0.05;
+/// Share of one processor of a connection. A call takes about half a hundredth.
+const SHARE: f64 = 0.02;
+/// Seconds of processor time that a quiet connection saves up.
+const SAVED: f64 = 0.1;
+/// Seconds that a new connection has: one that reconnects gains little.
+const FIRST: f64 = 0.01;
+/// Longest pause, after which a connection can notice that it is to end.
+const LONGEST_PAUSE: f64 = 1.0;
+
+/// Processor time of all websockets.
+#[derive(Debug, Clone)]
+pub(super) struct ProcessorShares(Arc<Mutex<Allowance>>);
+
+impl Default for ProcessorShares {
+    /// Creates the shares of this machine.
+    fn default() -> Self {
+        Self::new(available_parallelism().map_or(1, NonZeroUsize::get))
+    }
+}
+
+impl ProcessorShares {
+    /// Creates the shares of a machine with this many processors.
+    fn new(processors: usize) -> Self {
+        let all = Allowance { left: BURST, most: BURST, share: ALL * processors as f64, at: Instant::now() };
+        Self(Arc::new(Mutex::new(all)))
+    }
+
+    /// Runs a connection's `work`, and pauses it while it has taken more than its share and others may want it.
+    pub async fn run<W: Future>(self, work: W) -> W::Output {
+        self.paced(work, thread_time).await
+    }
+
+    async fn paced<W: Future>(self, work: W, processor_time: impl Fn() -> Duration) -> W::Output {
+        let mut work = pin!(work);
+        let mut own = Allowance { left: FIRST, most: SAVED, share: SHARE, at: Instant::now() };
+        loop {
+            let polled = poll_fn(|context| {
+                let begun = processor_time();
+                let polled = work.as_mut().poll(context);
+                let took = processor_time().saturating_sub(begun);
+                match polled {
+                    Poll::Ready(output) => Poll::Ready(Ok(output)),
+                    Poll::Pending => self.take(&mut own, took).map_or(Poll::Pending, |pause| Poll::Ready(Err(pause))),
+                }
+            });
+            match polled.await {
+                Ok(output) => return output,
+                // A wake during the pause is not lost: the work is polled after it.
+                Err(pause) => sleep(pause).await,
+            }
+        }
+    }
+
+    /// Takes a connection's time; returns the pause after which it is paid for, if it has to wait.
+    fn take(&self, own: &mut Allowance, took: Duration) -> Option<Duration> {
+        let now = Instant::now();
+        let is_crowded = self.0.lock().unwrap_or_else(PoisonError::into_inner).take(took, now) < 0.0;
+        let left = own.take(took, now);
+        if left >= 0.0 {
+            return None;
+        }
+        if !is_crowded {
+            own.left = 0.0;
+            return None;
+        }
+        Some(Duration::from_secs_f64(-left / SHARE))
+    }
+}
+
+/// Processor time of this thread; zero, which bounds nothing, where the system does not count it.
+fn thread_time() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
+}
+
+/// Processor time that may be taken, which grows with time.
+#[derive(Debug)]
+struct Allowance {
+    /// Seconds left; negative where more was taken.
+    left: f64,
+    most: f64,
+    /// Seconds that each second adds.
+    share: f64,
+    at: Instant,
+}
+
+impl Allowance {
+    /// Takes `took` and returns the seconds left.
+    fn take(&mut self, took: Duration, now: Instant) -> f64 {
+        let grown = self.share * now.saturating_duration_since(self.at).as_secs_f64();
+        self.at = now;
+        let left = (self.left + grown).min(self.most) - took.as_secs_f64();
+        self.left = left.max(-self.share * LONGEST_PAUSE);
+        self.left
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use tokio::task::yield_now;
+
+    use super::*;
+
+    /// Runs `polls` polls of `each`, by a clock of the processor that moves with them alone; returns the seconds that they
+    /// took.
+    async fn seconds(shares: &ProcessorShares, polls: u32, each: Duration, between: Duration) -> f64 {
+        let spent = Cell::new(Duration::ZERO);
+        let begun = Instant::now();
+        let work = async {
+            for _ in 0..polls {
+                spent.set(spent.get() + each);
+                if between.is_zero() { yield_now().await } else { sleep(between).await }
+            }
+        };
+        shares.clone().paced(work, || spent.get()).await;
+        begun.elapsed().as_secs_f64()
+    }
+
+    /// Shares of a machine that websockets have taken more than their part of.
+    fn crowded() -> ProcessorShares {
+        let shares = ProcessorShares::new(1);
+        let mut all = shares.0.lock().unwrap_or_else(PoisonError::into_inner);
+        (all.left, all.share) = (-1.0, 1e-9);
+        drop(all);
+        shares
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn endless_work_gets_a_small_share() {
+        let took = seconds(&crowded(), 1_000, Duration::from_millis(1), Duration::ZERO).await;
+        assert!((49.0..50.5).contains(&took), "1 s of work took {took} s");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn endless_work_of_all_gets_a_quarter() {
+        let shares = ProcessorShares::new(2);
+        let both = || seconds(&shares, 2_000, Duration::from_millis(1), Duration::from_micros(10));
+        let (one, other) = tokio::join!(both(), both());
+        let took = one.max(other);
+        assert!(took >= 7.9, "4 s of work on half a processor took {took} s");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_alone_is_not_paused() {
+        let took = seconds(&ProcessorShares::new(4), 100, Duration::from_millis(1), Duration::from_millis(1)).await;
+        assert!((0.1..0.11).contains(&took), "0.1 s of work took {took} s");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_work_of_a_call_is_never_paused() {
+        let took = seconds(&crowded(), 500, Duration::from_micros(390), Duration::from_millis(20)).await;
+        assert!((10.0..10.6).contains(&took), "500 packets of 20 ms took {took} s");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_quiet_connection_saves_up_for_a_burst() {
+        let spent = Cell::new(Duration::ZERO);
+        let work = async {
+            sleep(Duration::from_secs(5)).await;
+            let begun = Instant::now();
+            for _ in 0..95 {
+                spent.set(spent.get() + Duration::from_millis(1));
+                yield_now().await;
+            }
+            begun.elapsed()
+        };
+        assert_eq!(crowded().paced(work, || spent.get()).await, Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_long_poll_pauses_for_a_second_at_most() {
+        let took = seconds(&crowded(), 1, Duration::from_secs(60), Duration::ZERO).await;
+        assert!((0.99..1.01).contains(&took), "the pause was {took} s");
+    }
+
+    #[test]
+    fn time_of_this_thread_grows_with_work() {
+        let begun = thread_time();
+        let mut sum = 0u64;
+        while thread_time() == begun {
+            sum = std::hint::black_box(sum + 1);
+        }
+    }
+}
