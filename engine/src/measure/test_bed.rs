@@ -60,7 +60,10 @@ impl TestBed {
 
     /// Runs a short turn that brings everything into memory. Models that speak after some words of text stay silent in it.
     pub(super) fn warm_up(&mut self, meter: &Meter) -> Result<(), MeasureError> {
-        match self.run(WARM_UP, meter) {
+        let run = self.run(WARM_UP, meter);
+        // The session's slot is free for the next one, also after an error.
+        self.settle();
+        match run {
             Ok(_) | Err(MeasureError::Silent) => Ok(()),
             Err(error) => Err(error),
         }
