@@ -31,10 +31,20 @@ impl DoubleConv {
         Ok(Self { weight, bias: w.values("bias", &[out])?.into_iter().map(f64::from).collect() })
     }
 
-    /// Computes a row from those that it reads, one after the other.
-    fn forward(&self, rows: &[f64]) -> Vec<f64> {
-        let outputs = self.weight.chunks_exact(rows.len().max(1)).zip(&self.bias);
-        outputs.map(|(weight, bias)| elu(bias + product(weight, rows))).collect()
+    /// Computes `count` rows, each from the consecutive rows of `width` numbers that it reads. A row of weights is read once
+    /// for all of them: the weights are larger than the processor's caches.
+    fn forward(&self, rows: &[f64], width: usize, count: usize) -> Vec<f64> {
+        let outputs = self.bias.len();
+        let mut out = vec![0.0; count * outputs];
+        for (output, (weight, bias)) in
+            self.weight.chunks_exact(self.weight.len() / outputs).zip(&self.bias).enumerate()
+        {
+            let read = rows.windows(weight.len()).step_by(width);
+            for (number, read) in out.iter_mut().skip(output).step_by(outputs).zip(read) {
+                *number = elu(bias + product(weight, read));
+            }
+        }
+        out
     }
 }
 
@@ -78,22 +88,24 @@ impl PitchPredictor {
         Ok(Self { convs: (0..CONVOLUTIONS).map(conv).collect::<Result<_, _>>()?, classifier: (weight, bias) })
     }
 
-    /// Computes the pitch of the stream's next frame in Hz. `mel` has the frame and the [`PITCH_LOOK_AHEAD`] after it,
+    /// Computes the pitch of the stream's next `count` frames in Hz. `mel` has these and the [`PITCH_LOOK_AHEAD`] after them,
     /// zeros beyond the last one.
-    pub fn next(&self, stream: &mut PitchStream, mel: &[f32]) -> f32 {
-        let mut row: Vec<f64> = mel.iter().map(|number| f64::from(*number)).collect();
+    pub fn next(&self, stream: &mut PitchStream, mel: &[f32], count: usize) -> Vec<f32> {
+        let mut rows: Vec<f64> = mel.iter().map(|number| f64::from(*number)).collect();
         stream.0.resize_with(self.convs.len(), Vec::new);
+        let mut width = rows.len() / (count + PITCH_LOOK_AHEAD);
         for (at, (conv, before)) in self.convs.iter().zip(&mut stream.0).enumerate() {
             if at > 0 {
-                let width = row.len();
                 before.resize((TAPS - 1) * width, 0.0);
-                before.extend(row);
-                row = conv.forward(before);
-                before.drain(..width);
+                before.append(&mut rows);
+                rows = conv.forward(before, width, count);
+                before.drain(..count * width);
             } else {
-                row = conv.forward(&row);
+                rows = conv.forward(&rows, width, count);
             }
+            width = conv.bias.len();
         }
-        (self.classifier.1 + product(&self.classifier.0, &row)).abs() as f32
+        let (weight, bias) = &self.classifier;
+        rows.chunks_exact(width).map(|row| (bias + product(weight, row)).abs() as f32).collect()
     }
 }

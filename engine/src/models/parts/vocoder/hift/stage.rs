@@ -103,14 +103,14 @@ impl<O: Ops> HiftModel<O> {
     /// Computes the source up to frame `to`.
     fn excite(&self, stream: &mut HiftStream, to: usize) {
         let hift = &self.part.hift;
-        while stream.pitched < to {
-            let mut mel = Vec::new();
-            stream.window((stream.pitched, PITCH_LOOK_AHEAD + 1), hift.config().in_channels, &mut mel);
-            let pitch = hift.pitch.next(&mut stream.pitch, &mel);
+        let count = to.saturating_sub(stream.pitched);
+        let mut mel = Vec::new();
+        stream.window((stream.pitched, count + PITCH_LOOK_AHEAD), hift.config().in_channels, &mut mel);
+        for pitch in hift.pitch.next(&mut stream.pitch, &mel, count) {
             let (seed, response) = stream.noise;
             hift.source.push(&mut stream.source, pitch, |sample, sine| uniform(seed, response, sample, NOISE + sine));
-            stream.pitched += 1;
         }
+        stream.pitched += count;
     }
 }
 
