@@ -296,6 +296,19 @@ impl<'a, O: Ops> Weights<'a, O> {
         self.pack(WeightLayout::Conv1d { dilation }, format, &[WeightPart::Stored(part)])
     }
 
+    /// Creates a matrix from computed numbers in the policy's format. Numbers that bf16 holds exactly, as a checkpoint's in
+    /// another order, stay bf16.
+    pub fn made_matrix(&self, name: &str, values: &[f32], shape: &[usize; 2]) -> Result<O::Weight, LoadError> {
+        let (dtype, bytes): (_, Vec<u8>) = if values.iter().all(|v| v.to_bits().trailing_zeros() >= 16) {
+            (DType::Bf16, values.iter().flat_map(|v| ((v.to_bits() >> 16) as u16).to_le_bytes()).collect())
+        } else {
+            (DType::F32, values.iter().flat_map(|v| v.to_le_bytes()).collect())
+        };
+        let part = RawTensor { name, bytes: &bytes, dtype, shape };
+        let layout = WeightLayout::Linear;
+        self.pack(layout, self.policy.format(layout), &[WeightPart::Stored(part)])
+    }
+
     /// Creates a weight from computed numbers, for tables that a checkpoint does not hold.
     pub fn made(
         &self,

@@ -74,7 +74,7 @@ impl<O: Ops> ChunkLayer<O> {
         Ok(Self {
             modulation: w.made("modulation", WeightLayout::Table, table, &[table.len() / dim, dim])?,
             qkv: (
-                w.made("attn.qkv.weight", WeightLayout::Linear, &matrix, &[3 * inner, dim])?,
+                w.made_matrix("attn.qkv.weight", &matrix, &[3 * inner, dim])?,
                 w.made("attn.qkv.bias", WeightLayout::Vector, &bias, &[3 * inner])?,
             ),
             out: affine("attn.to_out.0", dim, inner)?,
