@@ -9,10 +9,8 @@ use super::tensor::{CudaIndex, CudaState, Tensor};
 use super::weight::Weight;
 use crate::step::StreamLevel;
 
-/// Threads of a block of an f32 convolution, then rows and outputs of a thread.
+/// Threads of a block of a depthwise convolution.
 const THREADS: usize = 64;
-const ROWS: usize = 4;
-const OUTPUTS: usize = 4;
 /// Words of a chunk in a row spec.
 const CHUNK: usize = 4;
 
@@ -114,21 +112,17 @@ impl Cuda {
         out
     }
 
-    /// Launches a convolution with `rows` output rows: the kernel for f32 weights, or the tiled one for bf16.
+    /// Launches a convolution with `rows` output rows: the kernel for f32 weights, or that for bf16 with its tile.
     pub(super) fn convolve(
         &self,
         single: &CudaFunction,
-        (tiled, tile): (&CudaFunction, Tile),
+        half: (&CudaFunction, Tile),
         (rows, matrix): (usize, &Matrix),
         mut args: Args,
     ) {
-        if matrix.kind.is_bf16() {
-            args.extend(&[matrix.pitch as u64]);
-            self.queue.launch(tiled, tile.grid(rows, matrix.outputs), TILE_THREADS, 0, args.all());
-        } else {
-            let grid = (rows.div_ceil(ROWS * THREADS), matrix.outputs.div_ceil(OUTPUTS));
-            self.queue.launch(single, grid, THREADS, 0, args.all());
-        }
+        args.extend(&[matrix.pitch as u64]);
+        let (kernel, tile) = if matrix.kind.is_bf16() { half } else { (single, Tile::FLOAT) };
+        self.queue.launch(kernel, tile.grid(rows, matrix.outputs), TILE_THREADS, 0, args.all());
     }
 
     /// Stores the end of each stream in its tail, for the next chunk.

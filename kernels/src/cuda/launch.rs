@@ -14,7 +14,7 @@ pub(super) const WIDE_THREADS: usize = 256;
 /// Bytes of a number.
 pub(super) const SIZE: usize = size_of::<f32>();
 
-/// Tile of a block of [`TILE_THREADS`] on tensor cores: rows and outputs, as in `kernels/cuda/mma.cuh`.
+/// Tile of a block of [`TILE_THREADS`]: rows and outputs, as in `kernels/cuda/mma.cuh` and `kernels/cuda/float_tile.cuh`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tile {
     pub(super) rows: usize,
@@ -25,6 +25,8 @@ impl Tile {
     pub(super) const FEW: Self = Self { rows: 8, outputs: 16 };
     pub(super) const SOME: Self = Self { rows: 32, outputs: 16 };
     pub(super) const MANY: Self = Self { rows: 64, outputs: 32 };
+    /// The tile of f32 weights, which are not multiplied on tensor cores.
+    pub(super) const FLOAT: Self = Self { rows: 32, outputs: 32 };
     /// Blocks that are enough to keep a device busy: about two for each of its multiprocessors.
     const ENOUGH: usize = 256;
 

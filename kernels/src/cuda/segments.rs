@@ -102,7 +102,7 @@ impl Cuda {
         let out = self.uninit_tensor(x.rows, matrix.outputs);
         let kernels = self.queue.kernels();
         let addresses = [x.at(), matrix.memory.at, bias.memory.at, out.at(), segments.at()];
-        let sizes = [segments.len, x.rows, x.columns, taps, *dilation, matrix.outputs];
+        let sizes = [segments.len, x.rows, x.columns, taps, *dilation, matrix.outputs, 1];
         let mut args = Args::of(&addresses);
         args.extend(&sizes.map(|n| n as u64));
         let tiled = (&kernels.segment_conv_bf16, Tile::MANY);
@@ -138,8 +138,16 @@ impl Cuda {
         let mut args = Args::of(&[x.at(), weight.numbers.memory.at, bias.memory.at, out.at(), segments.at()]);
         let sizes = [segments.len, x.rows, x.columns, weight.taps, weight.dilation, outputs, weight.groups];
         args.extend(&sizes.map(|n| n as u64));
-        let blocks = (out.len().div_ceil(TILE_THREADS), 1);
-        self.queue.launch(&self.queue.kernels().segment_grouped_conv_f32, blocks, TILE_THREADS, 0, args.all());
+        let (kernels, own) = (self.queue.kernels(), outputs / weight.groups);
+        // Half a tile of one group's outputs is still faster than a thread for each number.
+        let (kernel, blocks) = if 2 * own >= Tile::FLOAT.outputs {
+            args.extend(&[(weight.taps * x.columns / weight.groups) as u64]);
+            let (along, across) = Tile::FLOAT.grid(x.rows, own);
+            (&kernels.segment_conv_f32, (along, across * weight.groups))
+        } else {
+            (&kernels.segment_grouped_conv_f32, (out.len().div_ceil(TILE_THREADS), 1))
+        };
+        self.queue.launch(kernel, blocks, TILE_THREADS, 0, args.all());
         out
     }
 

@@ -1,40 +1,11 @@
 //! Convolutions over streams, within segments, and over images.
 
 use super::support::Device;
-use super::tiles::{BLOCK, pitched};
+use super::tiles::{BLOCK, joined, pitched};
 use super::{Kernel, SEGMENT_ROWS, SEGMENTS, TwinResult, compare, each, numbers, segment_of, sum};
 
-const CONV: &[(&str, &str)] = &[
-    ("source[r].row((taps - 1 - tap) * dilation)", "source[r].row(tap * dilation)"),
-    ("source[r].row((taps - 1 - tap) * dilation)", "source[r].row(taps - 1 - tap)"),
-    ("position < back + skip", "position < back"),
-    ("(size_t)(tail_rows + at - before)", "(size_t)(at % tail_rows)"),
-    ("bias[output % biases]", "bias[0]"),
-    ("if (there[r] && cut && source[r].position == streams.skip) there[r] = false;", ""),
-    ("tail + (size_t)chunk[0] * tail_rows", "tail + (size_t)c * tail_rows"),
-    (
-        "if (first_row + r < rows && output < outputs)\n        out[(size_t)(first_row + r) * outputs + output] = there",
-        "if (output < outputs)\n        out[(size_t)(first_row + r) * outputs + output] = there",
-    ),
-];
-const SEGMENT_CONV: &[(&str, &str)] = &[
-    ("+ tap * dilation - taps / 2 * dilation", "+ tap * dilation"),
-    ("+ tap * dilation - taps / 2 * dilation", "+ tap - taps / 2"),
-    ("there[r] && at < segment[r].rows", "there[r] && at < rows"),
-    ("(size_t)(segment[r].first + at)", "(size_t)at"),
-    ("sums[r][n] + bias[output] : 0.0f", "sums[r][n] : 0.0f"),
-    ("if (row < rows && output < outputs)", "if (output < outputs)"),
-];
-const CONV2D: &[(&str, &str)] = &[
-    ("+ tap / 3 - 1", "+ tap / 3"),
-    ("+ tap / 3 - 1", "+ tap % 3 - 1"),
-    ("at_y < height && at_x < width", "at_y < height && at_x <= width"),
-    ("% out_height * stride", "% out_height"),
-    ("+ bias[output];", ";"),
-];
-
-/// Faults of convolutions on tensor cores; the products' tests plant those of mma.cuh.
-const TILE_CONV: &[(&str, &str)] = &[
+/// Faults of convolutions in tiles; the products' tests plant those of mma.cuh.
+const TILE_CONV: [(&str, &str); 8] = [
     ("source[r].row((taps - 1 - tap) * dilation)", "source[r].row(tap * dilation)"),
     ("source[r].row((taps - 1 - tap) * dilation)", "source[r].row(taps - 1 - tap)"),
     ("position < back + skip", "position < back"),
@@ -43,12 +14,15 @@ const TILE_CONV: &[(&str, &str)] = &[
     ("there[r] ? sum + bias[(output + n) % biases] : 0.0f", "sum + bias[(output + n) % biases]"),
     ("at((k + i) / channels)", "at(k / channels)"),
     ("from + k % channels", "from"),
-    ("weight + (size_t)output * pitch", "weight + (size_t)output * taps * channels"),
 ];
+/// Fault of weights that are padded.
+const PITCH: [(&str, &str); 1] = [("weight + (size_t)output * pitch", "weight + (size_t)output * taps * channels")];
+const HALF_CONV: &[(&str, &str)] = &joined::<9>(&[&TILE_CONV, &PITCH]);
 const TILE_SEGMENT_CONV: &[(&str, &str)] = &[
     ("+ tap * dilation - taps / 2 * dilation", "+ tap * dilation"),
     ("+ tap * dilation - taps / 2 * dilation", "+ tap - taps / 2"),
-    ("in < segment[r].rows ?", "in < rows ?"),
+    ("if (in >= segment[r].rows)", "if (in >= rows)"),
+    ("+ group * group_channels", ""),
     ("(size_t)(segment[r].first + in)", "(size_t)in"),
     ("there[r] ? sum + bias[output + n] : 0.0f", "there[r] ? sum : 0.0f"),
     (
@@ -61,28 +35,40 @@ const TILE_CONV2D: &[(&str, &str)] = &[
     ("+ tap / 3 - 1", "+ tap % 3 - 1"),
     ("at_y < height && at_x < width", "at_y < height && at_x <= width"),
     ("% out_height * stride", "% out_height"),
-    ("= sum + bias[output + n]; });", "= sum; });"),
+    ("= sum + bias[output + n];", "= sum;"),
 ];
+/// Faults of the tile of f32 weights.
+const FLOAT: [(&str, &str); 8] = [
+    ("at < rows && k < columns ? row(at, k)", "k < columns ? row(at, k)"),
+    ("at < outputs && k < columns ? row4", "k < columns ? row4"),
+    ("row4(weight + (size_t)at * pitch, k, columns)", "load4(weight + (size_t)at * pitch + k)"),
+    ("// The previous columns were read.\n", "if (0)\n"),
+    ("load(start + T::DEPTH);\n    __syncthreads();", "load(start + T::DEPTH);"),
+    ("load(start + T::DEPTH);", "load(start);"),
+    ("sums[r][n] = dot4(x[r], w[n], sums[r][n])", "sums[r][n] = dot4(x[r], w[n], 0.0f)"),
+    ("if (at < rows && output < outputs) put", "if (output < outputs) put"),
+];
+const FLOAT_CONV: &[(&str, &str)] = &joined::<16>(&[&TILE_CONV, &FLOAT]);
 
 pub const KERNELS: &[Kernel] = &[
-    Kernel { name: "conv_f32", file: "conv.cu", check: |ptx| conv(ptx, "conv_f32", None), planted: CONV },
     Kernel {
-        name: "conv_bf16",
+        name: "conv_f32",
         file: "conv_tiles.cu",
-        check: |ptx| conv(ptx, "conv_bf16", Some(FEW)),
-        planted: TILE_CONV,
+        check: |ptx| conv(ptx, "conv_f32", FLOAT_TILE),
+        planted: FLOAT_CONV,
     },
+    Kernel { name: "conv_bf16", file: "conv_tiles.cu", check: |ptx| conv(ptx, "conv_bf16", FEW), planted: HALF_CONV },
     Kernel {
         name: "conv_some_bf16",
         file: "conv_tiles.cu",
-        check: |ptx| conv(ptx, "conv_some_bf16", Some(SOME)),
-        planted: TILE_CONV,
+        check: |ptx| conv(ptx, "conv_some_bf16", SOME),
+        planted: HALF_CONV,
     },
     Kernel {
         name: "conv_rows_bf16",
         file: "conv_tiles.cu",
-        check: |ptx| conv(ptx, "conv_rows_bf16", Some(MANY)),
-        planted: TILE_CONV,
+        check: |ptx| conv(ptx, "conv_rows_bf16", MANY),
+        planted: HALF_CONV,
     },
     Kernel {
         name: "depthwise_f32",
@@ -106,37 +92,49 @@ pub const KERNELS: &[Kernel] = &[
     },
     Kernel {
         name: "segment_conv_f32",
-        file: "conv.cu",
-        check: |ptx| segment_conv(ptx, "segment_conv_f32", None),
-        planted: SEGMENT_CONV,
+        file: "conv_tiles.cu",
+        check: |ptx| segment_conv(ptx, "segment_conv_f32", FLOAT_TILE),
+        planted: TILE_SEGMENT_CONV,
     },
     Kernel {
         name: "segment_conv_bf16",
         file: "conv_tiles.cu",
-        check: |ptx| segment_conv(ptx, "segment_conv_bf16", Some(MANY)),
+        check: |ptx| segment_conv(ptx, "segment_conv_bf16", MANY),
         planted: TILE_SEGMENT_CONV,
     },
-    Kernel { name: "conv2d_f32", file: "conv.cu", check: |ptx| conv2d(ptx, "conv2d_f32", None), planted: CONV2D },
+    Kernel {
+        name: "conv2d_f32",
+        file: "conv_tiles.cu",
+        check: |ptx| conv2d(ptx, "conv2d_f32", FLOAT_TILE),
+        planted: TILE_CONV2D,
+    },
     Kernel {
         name: "conv2d_bf16",
         file: "conv_tiles.cu",
-        check: |ptx| conv2d(ptx, "conv2d_bf16", Some(MANY)),
+        check: |ptx| conv2d(ptx, "conv2d_bf16", MANY),
         planted: TILE_CONV2D,
     },
 ];
 
-/// Rows and outputs of a block on tensor cores; `None` for kernels with four of both for each thread.
-type Tile = Option<(usize, usize)>;
-const FEW: (usize, usize) = (8, 16);
-const SOME: (usize, usize) = (32, 16);
-const MANY: (usize, usize) = (64, 32);
+/// Rows and outputs of a block, and true if its weight has the format of tensor cores.
+#[derive(Clone, Copy)]
+struct Tile {
+    rows: usize,
+    outputs: usize,
+    half: bool,
+}
+
+const FEW: Tile = Tile { rows: 8, outputs: 16, half: true };
+const SOME: Tile = Tile { rows: 32, outputs: 16, half: true };
+const MANY: Tile = Tile { rows: 64, outputs: 32, half: true };
+const FLOAT_TILE: Tile = Tile { rows: 32, outputs: 32, half: false };
 
 /// Uploads a weight in the kernel's format.
 fn weights(device: &mut Device, tile: Tile, numbers: &[f32], columns: usize) -> u64 {
-    if tile.is_some() { device.weight(true, &pitched(numbers, columns).0) } else { device.f32s(numbers) }
+    if tile.half { device.weight(true, &pitched(numbers, columns).0) } else { device.f32s(numbers) }
 }
 
-/// Launches a convolution; a tiled one takes further parameters.
+/// Launches a convolution.
 fn launch(
     device: &mut Device,
     name: &str,
@@ -144,9 +142,9 @@ fn launch(
     (rows, outputs, columns): (usize, usize, usize),
     mut params: Vec<u64>,
 ) -> Result<(), super::Fault> {
-    let (block, each) = tile.map_or(([32, 1, 1], (4 * 32, 4)), |tile| (BLOCK, tile));
-    params.extend(tile.is_some().then_some(columns.next_multiple_of(8) as u64));
-    device.launch(name, [rows.div_ceil(each.0) as u32, outputs.div_ceil(each.1) as u32, 1], block, 0, &params)
+    params.push(if tile.half { columns.next_multiple_of(8) } else { columns } as u64);
+    let grid = [rows.div_ceil(tile.rows) as u32, outputs.div_ceil(tile.outputs) as u32, 1];
+    device.launch(name, grid, BLOCK, 0, &params)
 }
 
 /// Chunks of the first level: slot, first row, rows, position. A new stream, a continued one, a place without rows, and a partly absent
@@ -217,6 +215,7 @@ fn conv(ptx: &str, name: &str, tile: Tile) -> TwinResult {
         (2, 2, 5, 2, 1, 9, 3, true),
         (3, 3, 4, 2, 1, 12, 4, true),
         (1, 0, 3, 3, 1, 35, 35, false),
+        (1, 0, 30, 3, 1, 3, 3, false),
     ] {
         let mut device = Device::load(ptx);
         let tail_rows = (taps - 1) * dilation;
@@ -321,29 +320,34 @@ fn extend_tail(ptx: &str) -> TwinResult {
 }
 
 fn segment_conv(ptx: &str, name: &str, tile: Tile) -> TwinResult {
-    for (channels, taps, dilation, outputs) in [(3, 1, 1, 2), (4, 3, 5, 6), (8, 7, 1, 5), (5, 3, 2, 1)] {
+    for (channels, taps, dilation, outputs, groups) in
+        [(3, 1, 1, 2, 1), (4, 3, 5, 6, 1), (8, 7, 1, 5, 1), (5, 3, 2, 1, 1), (6, 3, 1, 80, 2), (24, 5, 1, 6, 3)]
+    {
         let mut device = Device::load(ptx);
+        let (columns, own) = (taps * channels / groups, channels / groups);
         let x = numbers(1, SEGMENT_ROWS * channels);
-        let (weight, bias) = (numbers(2, outputs * taps * channels), numbers(3, outputs));
+        let (weight, bias) = (numbers(2, outputs * columns), numbers(3, outputs));
         let out = device.fresh(SEGMENT_ROWS * outputs);
         let mut params = vec![
             device.f32s(&x),
-            weights(&mut device, tile, &weight, taps * channels),
+            weights(&mut device, tile, &weight, columns),
             device.f32s(&bias),
             out,
             device.u32s(&SEGMENTS),
             SEGMENTS.len() as u64,
         ];
-        params.extend([SEGMENT_ROWS, channels, taps, dilation, outputs].map(|size| size as u64));
-        launch(&mut device, name, tile, (SEGMENT_ROWS, outputs, taps * channels), params)?;
+        params.extend([SEGMENT_ROWS, channels, taps, dilation, outputs, groups].map(|size| size as u64));
+        // Each group has tiles of its own.
+        let tiled = (outputs / groups).next_multiple_of(tile.outputs) * groups;
+        launch(&mut device, name, tile, (SEGMENT_ROWS, tiled, columns), params)?;
         let wanted = (0..SEGMENT_ROWS * outputs).map(|i| {
             let (row, output) = (i / outputs, i % outputs);
             let Some(segment) = segment_of(row) else { return (0.0, 0.0) };
-            let terms = (0..taps * channels).map(|k| {
-                let (tap, channel) = (k / channels, k % channels);
+            let terms = (0..columns).map(|k| {
+                let (tap, channel) = (k / own, output * groups / outputs * own + k % own);
                 let at = (row + tap * dilation).checked_sub(taps / 2 * dilation).filter(|at| segment.contains(at));
                 let number = at.map_or(0.0, |at| f64::from(x[at * channels + channel]));
-                f64::from(weight[output * taps * channels + k]) * number
+                f64::from(weight[output * columns + k]) * number
             });
             sum(terms.chain([f64::from(bias[output])]))
         });

@@ -65,7 +65,7 @@ const FEW_EXPERTS: &[Planted] = &joined::<9>(&[&EXPERT_PRODUCT, &[ALL[1], DIRECT
 const MANY_EXPERTS: &[Planted] = &joined::<9>(&[&EXPERT_PRODUCT, &[ALL[1], SHARED[4]]]);
 
 /// Joins lists of `N` faults in all.
-const fn joined<const N: usize>(lists: &[&[Planted]]) -> [Planted; N] {
+pub const fn joined<const N: usize>(lists: &[&[Planted]]) -> [Planted; N] {
     let mut all = [("", ""); N];
     let (mut list, mut at, mut to) = (0, 0, 0);
     while list < lists.len() {
