@@ -43,7 +43,7 @@ const FIXTURES: [Fixture; 3] = [
     },
     Fixture {
         name: "tts_clone",
-        read: 106,
+        read: 107,
         more: r#"{
             "generation_config.json": {"top_k": 5, "subtalker_top_k": 5},
             "config.json": {"talker_config": {

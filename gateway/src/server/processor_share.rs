@@ -26,7 +26,7 @@ const SAVED: f64 = 0.1;
 /// Seconds that a new connection has: one that reconnects gains little.
 const FIRST: f64 = 0.01;
 /// Longest pause, after which a connection can notice that it is to end.
-const LONGEST_PAUSE: f64 = 1.0;
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Processor time of all websockets.
 #[derive(Debug, Clone)]
@@ -110,7 +110,7 @@ impl Allowance {
         let grown = self.share * now.saturating_duration_since(self.at).as_secs_f64();
         self.at = now;
         let left = (self.left + grown).min(self.most) - took.as_secs_f64();
-        self.left = left.max(-self.share * LONGEST_PAUSE);
+        self.left = left.max(-self.share * LONGEST_PAUSE.as_secs_f64());
         self.left
     }
 }
