@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_long_poll_pauses_for_a_second_at_most() {
+    async fn a_long_poll_pauses_a_second_at_most() {
         let took = seconds(&crowded(), 1, Duration::from_secs(60), Duration::ZERO).await;
         assert!((0.99..1.01).contains(&took), "the pause was {took} s");
     }
