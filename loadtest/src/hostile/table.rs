@@ -30,9 +30,6 @@ const fn short(
 /// Processors that the gateway's threads share with the engine's.
 const PROCESSORS: &str = "all requests together take the processors from the engine";
 
-/// Frames that a message may have, of which nothing tells the server before the message is whole.
-const FRAMES: &str = "frames of a byte take the processor time of large ones, each";
-
 /// Rows of the whole run, one for each kind of attack, then all at once.
 pub const ALL: [HostileRow; 22] = [
     row("empty-parts", &["empty-parts"], "an item is charged what its parts take in memory"),
@@ -40,7 +37,7 @@ pub const ALL: [HostileRow; 22] = [
     row("quadratic-parts", &["quadratic-parts"], "parts of text are joined in linear time, and not after a hang-up"),
     row("large-updates", &["large-updates"], "large events are parsed apart from other calls"),
     row("large-appends", &["large-appends"], "audio that came at once is decoded and encoded after everybody else's"),
-    short("tiny-frames", &["tiny-frames"], "a client whose bytes are always there lets others run", FRAMES),
+    row("tiny-frames", &["tiny-frames"], "a client whose bytes are always there lets others run"),
     row("unread-pongs", &["unread-pongs"], "a flood of pings ends the connection"),
     row("unread-output", &["unread-output"], "events that a client does not read are bounded in bytes"),
     row("slow-heads", &["slow-heads"], "requests have time limits, and silent connections leave health checks"),
