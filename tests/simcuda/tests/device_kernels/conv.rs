@@ -38,8 +38,7 @@ const TILE_CONV2D: &[(&str, &str)] = &[
     ("= sum + bias[output + n];", "= sum;"),
 ];
 /// Faults of the tile of f32 weights.
-const FLOAT: [(&str, &str); 8] = [
-    ("at < rows && k < columns ? row(at, k)", "k < columns ? row(at, k)"),
+const FLOAT: [(&str, &str); 7] = [
     ("at < outputs && k < columns ? row4", "k < columns ? row4"),
     ("row4(weight + (size_t)at * pitch, k, columns)", "load4(weight + (size_t)at * pitch + k)"),
     ("// The previous columns were read.\n", "if (0)\n"),
@@ -48,7 +47,7 @@ const FLOAT: [(&str, &str); 8] = [
     ("sums[r][n] = dot4(x[r], w[n], sums[r][n])", "sums[r][n] = dot4(x[r], w[n], 0.0f)"),
     ("if (at < rows && output < outputs) put", "if (output < outputs) put"),
 ];
-const FLOAT_CONV: &[(&str, &str)] = &joined::<16>(&[&TILE_CONV, &FLOAT]);
+const FLOAT_CONV: &[(&str, &str)] = &joined::<15>(&[&TILE_CONV, &FLOAT]);
 
 pub const KERNELS: &[Kernel] = &[
     Kernel {
