@@ -1,7 +1,7 @@
 //! The share of the processors that one websocket can take from others.
 //!
 //! Bytes that a client sends cost more work in some forms than in others: a message of single bytes, each in a frame of
-//! its own, takes a hundred times that of one frame. So it is the processor's time that is bounded, whatever it is spent
+//! its own, takes many times that of one frame. So it is the processor's time that is bounded, whatever it is spent
 //! on: once websockets together take a part of the machine, each gets a small share of its own.
 
 use std::future::{Future, poll_fn};
@@ -19,8 +19,9 @@ use tokio::time::{Instant, sleep};
 const ALL: f64 = 0.25;
 /// Processor time that all of them may take at once.
 const BURST: f64 = 0.05;
-/// Share of one processor of a connection. A call takes about half a hundredth.
-const SHARE: f64 = 0.02;
+/// Share of one processor of a connection. A call takes less than a hundredth of an x86-64 server's, and may take more of a
+/// small board's.
+const SHARE: f64 = 0.05;
 /// Seconds of processor time that a quiet connection saves up.
 const SAVED: f64 = 0.1;
 /// Seconds that a new connection has: one that reconnects gains little.
@@ -150,7 +151,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn endless_work_gets_a_small_share() {
         let took = seconds(&crowded(), 1_000, Duration::from_millis(1), Duration::ZERO).await;
-        assert!((49.0..50.5).contains(&took), "1 s of work took {took} s");
+        assert!((19.5..20.5).contains(&took), "1 s of work took {took} s");
     }
 
     #[tokio::test(start_paused = true)]
@@ -170,7 +171,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_work_of_a_call_is_never_paused() {
-        let took = seconds(&crowded(), 500, Duration::from_micros(390), Duration::from_millis(20)).await;
+        let took = seconds(&crowded(), 500, Duration::from_micros(980), Duration::from_millis(20)).await;
         assert!((10.0..10.6).contains(&took), "500 packets of 20 ms took {took} s");
     }
 

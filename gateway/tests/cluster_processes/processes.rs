@@ -40,7 +40,7 @@ impl Process {
         assert!(sent.success(), "{name}");
     }
 
-    /// Waits for its end; returns its exit status.
+    /// Waits for its end; returns how it ended.
     pub async fn ended(&mut self) -> Option<i32> {
         let begun = Instant::now();
         loop {

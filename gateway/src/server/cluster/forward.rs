@@ -72,8 +72,8 @@ pub(super) async fn forward(
     };
     let mut answer = answered(target, connection.send_request(request.clone())).await;
     if !is_fresh && matches!(answer, Err(ForwardError::Http(_))) {
-        // The node closed it meanwhile, as it does without a request. One that has ended takes no new connection, so no request
-        // is served twice.
+        // The node closed it meanwhile, as it does without a request; one that has ended takes no new connection. If the network
+        // broke it after the request was read, an offer is taken twice: the call that nobody connects ends by itself.
         connection = open(target).await?;
         answer = answered(target, connection.send_request(request)).await;
     }
