@@ -23,8 +23,8 @@ ROLES = ("system", "user", "assistant")
 TEXT = ["the quick brown fox jumps over the lazy dog and then sings a song about the rain on the sea"]
 
 
-def build(vocab_size: int, special_tokens: list[str] = SPECIAL) -> Tokenizer:
-    """Trains the tokenizer. Each role name is one token, as the reference's talker needs it to be."""
+def build(vocab_size: int, special_tokens: list[str] = SPECIAL, text: list[str] = TEXT) -> Tokenizer:
+    """Trains the tokenizer on texts. Each role name is one token, as the reference's talker needs it to be."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -34,7 +34,7 @@ def build(vocab_size: int, special_tokens: list[str] = SPECIAL) -> Tokenizer:
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
-    tokenizer.train_from_iterator(list(ROLES) * 50 + TEXT, trainer)
+    tokenizer.train_from_iterator(list(ROLES) * 50 + text, trainer)
     assert tokenizer.get_vocab_size() == vocab_size, tokenizer.get_vocab_size()
     for role in ROLES:
         assert len(tokenizer.encode(role).ids) == 1, role
