@@ -83,6 +83,15 @@ pub mod cosyvoice3 {
     pub use crate::models::parts::speech_tokenizer::{self, SpeechTokenizer};
 }
 
+/// Internals of the Dynin-Omni family.
+pub mod dynin_omni {
+    pub use crate::models::dynin_omni::config::{CODEC, Config};
+    pub use crate::models::dynin_omni::{DyninOmni, assemble};
+    pub use crate::models::parts::denoising::canvas::{Canvas, Refined, RefinementPlan};
+    pub use crate::models::parts::denoising::denoiser::{Denoiser, Pass};
+    pub use crate::models::parts::vocoder::vits::block::{BlockSound, UnitBlock, frames};
+}
+
 /// Internals of the Fun-Audio-Chat family.
 pub mod fun_audio_chat {
     pub use crate::models::fun_audio_chat::config::Config;

@@ -238,6 +238,20 @@ fn ming_speaks_as_on_the_processor() {
     }
 }
 
+#[test]
+fn dynin_omni_speaks_as_on_the_processor() {
+    Speaker {
+        fixture: "dynin_omni",
+        greedy: None,
+        audio_input: false,
+        voice: None,
+        options: ("speech_lm", &[("block_steps", 2)]),
+        brief: ("generation_config.json", &[("\"max_new_tokens\": 24", "\"max_new_tokens\": 16")]),
+        max_tokens: 64,
+    }
+    .compare();
+}
+
 /// Every format loads, and decode steps are captured with it.
 #[test]
 fn integer_weights_are_loaded() {

@@ -7,11 +7,11 @@ use repartee_kernels::RandomDraw;
 use serde_json::Value;
 
 /// Fields of config.json that count a stack's layers, or name one of them.
-const LAYERS: [&str; 3] = ["num_hidden_layers", "encoder_layers", "accept_hidden_layer"];
+const LAYERS: [&str; 4] = ["num_hidden_layers", "n_layers", "encoder_layers", "accept_hidden_layer"];
 /// Fields of config.json that count a stack's layers.
-const COUNTS: [&str; 2] = ["num_hidden_layers", "encoder_layers"];
+const COUNTS: [&str; 3] = ["num_hidden_layers", "n_layers", "encoder_layers"];
 /// Names of a stack's layers within those of tensors.
-const LAYER_LISTS: [&str; 2] = ["layers.", "transformer_blocks."];
+const LAYER_LISTS: [&str; 3] = ["layers.", "transformer_blocks.", "transformer.blocks."];
 /// Fields that list layer numbers of a stack, in ascending order.
 const LISTS: [&str; 2] = ["look_ahead_layers", "look_backward_layers"];
 

@@ -14,6 +14,7 @@
 //! [`smart_turn`] and [`turn_net`] are built of them too, but are no families: they judge turns for the gateway.
 
 pub mod cosyvoice3;
+pub mod dynin_omni;
 pub mod family;
 pub mod fun_audio_chat;
 pub mod kokoro;
@@ -52,6 +53,7 @@ pub const FAMILIES: &[Family] = &[
     qwen2_5_omni::FAMILY,
     qwen3_tts::FAMILY,
     cosyvoice3::FAMILY,
+    dynin_omni::FAMILY,
     fun_audio_chat::FAMILY,
     kokoro::FAMILY,
     lfm2_audio::FAMILY,

@@ -89,7 +89,7 @@ fn stacks_memory(config: &Value, policy: WeightPolicy) -> u64 {
 fn stack_memory(config: &Value, policy: WeightPolicy) -> u64 {
     let size = |names: &[&str]| names.iter().find_map(|name| config.get(*name)?.as_u64());
     let (Some(layers), Some(width)) =
-        (size(&["num_hidden_layers", "encoder_layers"]), size(&["hidden_size", "d_model"]))
+        (size(&["num_hidden_layers", "n_layers", "encoder_layers"]), size(&["hidden_size", "d_model"]))
     else {
         return 0;
     };
@@ -106,13 +106,13 @@ fn stack_memory(config: &Value, policy: WeightPolicy) -> u64 {
             matrices = matrices.saturating_add(product(&[3, width, shared]));
         }
         None => {
-            let gated = size(&["intermediate_size"]).map(|inner| product(&[3, width, inner]));
+            let gated = size(&["intermediate_size", "mlp_hidden_size"]).map(|inner| product(&[3, width, inner]));
             let plain = size(&["encoder_ffn_dim"]).map(|inner| product(&[2, width, inner]));
             matrices = matrices.saturating_add(gated.or(plain).unwrap_or(0));
         }
     }
     let tied = config.get("tie_word_embeddings").and_then(Value::as_bool).unwrap_or(false);
-    let table = product(&[size(&["vocab_size"]).unwrap_or(0), width, if tied { 1 } else { 2 }]);
+    let table = product(&[size(&["new_vocab_size", "vocab_size"]).unwrap_or(0), width, if tied { 1 } else { 2 }]);
     [
         (product(&[layers, matrices]), TensorKind::Matrix),
         (product(&[layers, experts]), TensorKind::Experts),
@@ -147,6 +147,9 @@ mod tests {
             [WeightPolicy::Bf16, WeightPolicy::Int4].map(|policy| published("qwen3-omni-30b-a3b", policy));
         assert!((63.0..75.0).contains(&bf16), "{bf16}");
         assert!((17.5..21.0).contains(&int4), "{int4}");
+        // Seven billion weights of layers, and both tables, of whose second the model keeps a small part.
+        let other = published("dynin-omni", WeightPolicy::Bf16);
+        assert!((16.0..17.0).contains(&other), "{other}");
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod audio_encoder;
 mod conformer;
 mod cosyvoice3;
 mod depth;
+mod dynin_omni;
 mod fun_audio_chat;
 mod gguf;
 mod kokoro;

@@ -8,13 +8,14 @@ use repartee_engine_testkit::driven::{Driven, Response, serve, submit};
 use repartee_engine_testkit::folder;
 
 /// Fixtures, and the rate of the recordings that they hear.
-const FAMILIES: [(&str, Option<usize>); 6] = [
+const FAMILIES: [(&str, Option<usize>); 7] = [
     ("lfm2_audio", Some(16_000)),
     ("lfm2_mimi", Some(16_000)),
     ("mimo_audio", Some(24_000)),
     ("fun_audio_chat", Some(16_000)),
     ("cosyvoice3", None),
     ("ming_tts", None),
+    ("dynin_omni", None),
 ];
 /// Ids of every question: each session has one.
 const ITEM: u64 = 1;

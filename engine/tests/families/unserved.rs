@@ -22,7 +22,6 @@ fn unserved_families_are_refused_by_name() {
             r#"{"model_type": "bailingmm", "ditar_config": {}, "aggregator_config": {}}"#,
         ),
         ("Covo-Audio", "config.json", r#"{"architectures": ["CovoAudioForConditionalGeneration"]}"#),
-        ("Dynin-Omni", "config.json", r#"{"architectures": ["DyninOmniForConditionalGeneration"]}"#),
     ] {
         let error = refused(file, contents);
         assert!(error.contains(&format!("{name} is not served yet")), "{name}: {error}");

@@ -32,7 +32,7 @@ const FAMILIES: [(&str, Family); 12] = [
     ("Ming-omni-tts", Served("ming_tts")),
     ("Ming-flash-omni's talker", Served("ming_flash")),
     ("Covo-Audio", NotServedYet("config.json", r#"{"architectures": ["CovoAudioForConditionalGeneration"]}"#)),
-    ("Dynin-Omni", NotServedYet("config.json", r#"{"architectures": ["DyninOmniForConditionalGeneration"]}"#)),
+    ("Dynin-Omni", Served("dynin_omni")),
 ];
 
 /// Question of a caller, as text, so that families without audio input have a row too.

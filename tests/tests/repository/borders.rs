@@ -221,6 +221,7 @@ const FAMILIES: &[&str] = &[
     "FunAudio",
     "Fun-Audio",
     "Ming",
+    "Dynin",
 ];
 
 fn folder(path: &str) -> PathBuf {

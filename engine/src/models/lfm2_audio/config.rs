@@ -27,6 +27,7 @@ pub const DEPTH_EPS: f32 = 1e-5;
 const DEPTH_THETA: f32 = 1e6;
 
 const LFM2_NAMES: LayerNames = LayerNames {
+    layers: "layers",
     norms: ["operator_norm", "ffn_norm"],
     qkv: &["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"],
     qk_norms: ["self_attn.q_layernorm", "self_attn.k_layernorm"],

@@ -12,6 +12,7 @@ pub mod codebook;
 pub mod config;
 pub mod conformer;
 pub mod decoder;
+pub mod denoising;
 pub mod depth;
 pub mod flow_matching;
 pub mod flow_sound;

@@ -620,6 +620,40 @@ impl Subject for MingTts {
     }
 }
 
+/// Dynin-Omni with its small checkpoint.
+#[derive(Default)]
+pub struct Dynin {
+    /// True if text streams in; otherwise the user's message is spoken.
+    pub streamed: bool,
+}
+
+impl Subject for Dynin {
+    fn model(&self, config: &EngineConfig) -> Model {
+        let folder = folder("dynin_omni").join("checkpoint");
+        load_model(&Checkpoint::open(Source::Folder(folder)).unwrap(), config).unwrap()
+    }
+
+    fn stages(&self) -> &'static [&'static str] {
+        &["reader", "speech_lm", "uvits"]
+    }
+
+    fn audio(&self, _: usize) -> Option<Vec<f32>> {
+        None
+    }
+
+    fn input(&self, turn: usize, item: u64, _: Splitter<'_>) -> Vec<Command> {
+        vec![Command::text(item, Role::User, TEXTS[turn])]
+    }
+
+    fn request(&self, respond: Respond, cut: Splitter<'_>) -> Vec<Command> {
+        if self.streamed { streamed(respond, cut) } else { vec![Command::Respond(respond)] }
+    }
+
+    fn writes(&self) -> bool {
+        false
+    }
+}
+
 /// Kokoro, which speaks the user's message or text that streams in.
 pub struct ClauseVoice {
     /// True if text streams in.

@@ -60,6 +60,8 @@ impl ShortConvLayers {
 /// Names of a layer's tensors below its prefix, without `.weight`. Experts have names of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LayerNames {
+    /// List of the layers.
+    pub layers: &'static str,
     /// Norms before attention and before the feed-forward block.
     pub norms: [&'static str; 2],
     /// Matrices to queries, keys and values: three, or one for all.
@@ -77,6 +79,7 @@ pub struct LayerNames {
 impl LayerNames {
     /// Names in most of transformers' models.
     pub const USUAL: Self = Self {
+        layers: "layers",
         norms: ["input_layernorm", "post_attention_layernorm"],
         qkv: &["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"],
         qk_norms: ["self_attn.q_norm", "self_attn.k_norm"],

@@ -49,7 +49,7 @@ pub struct Decoder<O: Ops> {
 }
 
 impl<O: Ops> Decoder<O> {
-    /// Loads the layers and the norm below `w`, by [`DecoderShape::names`]: in each `layers.N` the norms, the matrices of
+    /// Loads the layers and the norm below `w`, by [`DecoderShape::names`]: in each of its layers the norms, the matrices of
     /// attention or of a short convolution, and those of the feed-forward block. `feed_forward` gives the block of each layer.
     pub fn load(
         w: &Weights<'_, O>,
@@ -57,7 +57,7 @@ impl<O: Ops> Decoder<O> {
         feed_forward: impl Fn(usize) -> FeedForward,
     ) -> Result<Self, LoadError> {
         let layers = (0..shape.layers)
-            .map(|i| Layer::load(&w.at(format_args!("layers.{i}")), (&shape, i), feed_forward(i)))
+            .map(|i| Layer::load(&w.at(shape.names.layers).at(i), (&shape, i), feed_forward(i)))
             .collect::<Result<_, _>>()?;
         let frequencies = shape.theta.map(|theta| Frequencies::load(w, &shape, theta)).transpose()?;
         let norm = |name: &str| norm_weight(w, &shape, &format!("{name}.weight"), shape.hidden);
@@ -141,16 +141,20 @@ impl<O: Ops> Decoder<O> {
 
     /// Runs all layers, none of which has a short convolution, over rows that attend within consecutive segments, in both
     /// directions or causal; nothing is stored. `batch` has the rows' positions. Returns the rows after the last norm.
-    pub fn forward_segments(&self, ops: &O, mut x: O::T, at: (&O::Batch, &O::Index, bool)) -> O::T {
-        for layer in &self.layers {
-            x = layer.forward(ops, x, &self.shape, |x| match &layer.mixer {
-                Mixer::Attention(attention) => {
-                    attention.forward_segments(ops, x, at, (&self.shape, self.frequencies_of(attention)))
-                }
-                Mixer::Convolution(_) => unreachable!("short convolutions need a cache"),
-            });
-        }
+    pub fn forward_segments(&self, ops: &O, x: O::T, seen: (&O::Batch, &O::Index, bool)) -> O::T {
+        let x = (0..self.layers.len()).fold(x, |x, at| self.segment_layer(ops, at, x, seen));
         self.norm(ops, &x)
+    }
+
+    /// Runs layer `at` of [`Decoder::forward_segments`].
+    pub fn segment_layer(&self, ops: &O, at: usize, x: O::T, seen: (&O::Batch, &O::Index, bool)) -> O::T {
+        let layer = &self.layers[at];
+        layer.forward(ops, x, &self.shape, |x| match &layer.mixer {
+            Mixer::Attention(attention) => {
+                attention.forward_segments(ops, x, seen, (&self.shape, self.frequencies_of(attention)))
+            }
+            Mixer::Convolution(_) => unreachable!("short convolutions need a cache"),
+        })
     }
 
     /// Frequencies that rotate the queries and keys of a layer.

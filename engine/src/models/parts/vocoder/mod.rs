@@ -12,6 +12,7 @@
 //! - [`segment_conv`]: convolutions centred on their rows
 //! - [`stream_conv`]: convolutions over streams
 //! - [`split_quantizer`]: codes to rows
+//! - [`vits`]: units to samples, with durations that are drawn
 //! - [`window_codec`]: codec frames to spectra in windows, for a codec that cannot be streamed
 //! - [`config`]: sizes of BigVGAN
 
@@ -32,4 +33,5 @@ pub mod spectral;
 pub mod split_quantizer;
 pub mod stft;
 pub mod stream_conv;
+pub mod vits;
 pub mod window_codec;

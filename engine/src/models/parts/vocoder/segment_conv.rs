@@ -81,8 +81,13 @@ impl<O: Ops> SegmentConv<O> {
     }
 
     /// Makes a convolution of each channel alone from its taps, `[channels, kernel]`; the bias is loaded.
-    pub fn depthwise(w: &Weights<'_, O>, taps: &[f32], channels: usize, kernel: usize) -> Result<Self, LoadError> {
-        let layout = WeightLayout::GroupedConv1d { dilation: 1, groups: channels };
+    pub fn depthwise(
+        w: &Weights<'_, O>,
+        taps: &[f32],
+        channels: usize,
+        (kernel, dilation): (usize, usize),
+    ) -> Result<Self, LoadError> {
+        let layout = WeightLayout::GroupedConv1d { dilation, groups: channels };
         let weight = w.made("weight", layout, taps, &[channels, 1, kernel])?;
         Ok(Self { weight, bias: w.vector("bias", channels)?, row_work: channels * kernel })
     }

@@ -222,7 +222,7 @@ fn doubling<O: Ops>(w: &Weights<'_, O>, channels: usize) -> Result<[SegmentConv<
     let taps = w.normed("weight", &[channels, 1, TAPS])?;
     let arranged = |order: [Option<usize>; TAPS]| {
         let each = taps.chunks_exact(TAPS).flat_map(|taps| order.map(|at| at.map_or(0.0, |at| taps[at])));
-        SegmentConv::depthwise(w, &each.collect::<Vec<_>>(), channels, TAPS)
+        SegmentConv::depthwise(w, &each.collect::<Vec<_>>(), channels, (TAPS, 1))
     };
     Ok([arranged([None, Some(1), None])?, arranged([None, Some(2), Some(0)])?])
 }
