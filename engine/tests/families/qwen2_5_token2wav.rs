@@ -254,7 +254,7 @@ fn absent_fields_have_the_published_sizes() {
     let block = config.dit.block_size;
     let (before, after) = config.dit.window_blocks();
     assert_eq!((block, before * block, after * block), (24, 48, 24));
-    assert_eq!((config.bigvgan.samples_per_frame(), config.bigvgan.context()), (240, 34));
+    assert_eq!((config.bigvgan.samples_per_frame(), config.bigvgan.context()), (240, (34, 34)));
 }
 
 #[test]
@@ -339,7 +339,7 @@ fn vocoder_reads_as_far_as_its_context() {
     let (ops, expected) = (Cpu::default(), Expected::load(NAME));
     let model = load(&ops, &checkpoint(), &[voice(&expected)]);
     let (bigvgan, width) = (&model.bigvgan, model.config.bigvgan.mel_dim);
-    let (context, frame) = (bigvgan.context(), model.config.bigvgan.samples_per_frame());
+    let ((context, _), frame) = (bigvgan.context(), model.config.bigvgan.samples_per_frame());
     let mel =
         |frames: usize| -> Vec<f32> { (0..frames * width).map(|i| ((i * 37 % 101) as f32 - 70.0) / 10.0).collect() };
     let whole = mel(2 * context + 9);

@@ -8,7 +8,7 @@ use crate::models::load_error::LoadError;
 use crate::models::parts::weights::Weights;
 
 /// Numbers of a time before its projections; hard-coded in the reference.
-const TIME_FREQUENCIES: usize = 256;
+pub(super) const TIME_FREQUENCIES: usize = 256;
 
 /// Parts of a layer's modulation, in the reference's order.
 pub(super) mod part {
@@ -40,6 +40,16 @@ pub fn time_rows<O: Ops>(ops: &O, w: &Weights<'_, O>, times: &[f32], hidden: usi
         rows.extend(frequencies.iter().map(|frequency| angle(frequency).sin()));
         rows.extend(frequencies.iter().map(|frequency| angle(frequency).cos()));
     }
+    projected_times(ops, w, rows, hidden)
+}
+
+/// Projects the numbers of times to rows of `hidden` numbers by the two matrices below `w`.
+pub(super) fn projected_times<O: Ops>(
+    ops: &O,
+    w: &Weights<'_, O>,
+    rows: Vec<f32>,
+    hidden: usize,
+) -> Result<O::T, LoadError> {
     let linear = |name: &str, x: &O::T, input| -> Result<O::T, LoadError> {
         let w = w.at(name);
         Ok(ops.linear(x, &w.linear("weight", hidden, input)?, Some(&w.vector("bias", hidden)?)))
@@ -48,7 +58,7 @@ pub fn time_rows<O: Ops>(ops: &O, w: &Weights<'_, O>, times: &[f32], hidden: usi
     linear("2", &rows, hidden)
 }
 
-/// Computes the table of a norm's `linear`, `[time][part][hidden]`. Parts listed in `scales` get plus 1: they are the
+/// Computes the table of a norm's linear layer `w`, `[time][part][hidden]`. Parts listed in `scales` get plus 1: they are the
 /// norm's factors.
 pub fn modulation<O: Ops>(
     (ops, w): (&O, &Weights<'_, O>),
@@ -57,7 +67,6 @@ pub fn modulation<O: Ops>(
     parts: usize,
     scales: &[usize],
 ) -> Result<Vec<f32>, LoadError> {
-    let w = w.at("linear");
     let weight = w.linear("weight", parts * hidden, hidden)?;
     let mut values = ops.read(&ops.linear(times, &weight, Some(&w.vector("bias", parts * hidden)?)));
     for (_, row) in values.chunks_exact_mut(hidden).enumerate().filter(|(at, _)| scales.contains(&(at % parts))) {

@@ -71,7 +71,7 @@ impl Prepared {
 
         let times = times(ops, w, at_times, hidden)?;
         let layer = |at: usize| {
-            let w = w.at("transformer_blocks").at(at).at("attn_norm");
+            let w = w.at("transformer_blocks").at(at).at("attn_norm.linear");
             modulation((ops, &w), &times, hidden, part::COUNT, &[part::SCALE_ATTENTION, part::SCALE_MLP])
         };
         Ok(Self {
@@ -80,7 +80,7 @@ impl Prepared {
             voices: rows,
             layers: (0..config.num_hidden_layers).map(layer).collect::<Result<_, _>>()?,
             // In the last norm the scale comes first.
-            last: modulation((ops, &w.at("norm_out")), &times, hidden, LAST_PARTS, &[0])?,
+            last: modulation((ops, &w.at("norm_out.linear")), &times, hidden, LAST_PARTS, &[0])?,
         })
     }
 }

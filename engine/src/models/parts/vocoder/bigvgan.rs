@@ -2,10 +2,11 @@
 //! transformers 5.23.
 //!
 //! It looks ahead as far as back, so a stream is decoded in windows: frames with [`BigVgan::context`] frames on either
-//! side, whose samples are discarded. The rest has the same bits as a decode of the whole spectrogram.
+//! side, whose samples are discarded. The rest has the same bits as a decode of the whole spectrogram. The causal form
+//! ([`BigVganConfig::causal`]) takes latents; its activations and its first convolution look ahead.
 
 use repartee_kernels::row_spec::{SegmentSection, SpecSection};
-use repartee_kernels::{Ops, RowSpec, SpecLayout};
+use repartee_kernels::{Activation, Ops, RowSpec, SpecLayout};
 
 use super::config::BigVganConfig;
 use super::resampled_snake::{REACH, ResampledSnake, filter};
@@ -57,6 +58,10 @@ impl<O: Ops> BigVgan<O> {
         let initial = config.upsample_initial_channel;
         let rates = config.upsample_rates.iter().zip(&config.upsample_kernel_sizes);
         let blocks = config.resblock_kernel_sizes.len();
+        let residual = |w: &Weights<'_, O>, channels, kernel, dilation| match config.causal {
+            true => SegmentConv::load_causal(w, channels, channels, kernel, dilation),
+            false => SegmentConv::load(w, channels, channels, kernel, dilation),
+        };
         let levels = rates.enumerate().map(|(level, (&rate, &kernel))| {
             let (input, out) = (initial >> level, initial >> (level + 1));
             let sizes = config.resblock_kernel_sizes.iter().zip(&config.resblock_dilation_sizes);
@@ -66,26 +71,37 @@ impl<O: Ops> BigVgan<O> {
                     let (acts, convs) = (w.at("activations"), |list: &str| w.at(list).at(at));
                     Ok(Unit {
                         act1: ResampledSnake::load(&acts.at(2 * at), out)?,
-                        conv1: SegmentConv::load(&convs("convs1"), out, out, kernel, dilation)?,
+                        conv1: residual(&convs("convs1"), out, kernel, dilation)?,
                         act2: ResampledSnake::load(&acts.at(2 * at + 1), out)?,
-                        conv2: SegmentConv::load(&convs("convs2"), out, out, kernel, 1)?,
+                        conv2: residual(&convs("convs2"), out, kernel, 1)?,
                     })
                 };
                 dilations.iter().enumerate().map(unit).collect::<Result<Vec<_>, LoadError>>()
             };
+            let ups = w.at("ups").at(level).at(0);
             Ok(Level {
-                upsample: SegmentUpsample::load(&w.at("ups").at(level).at(0), out, input, kernel, rate)?,
+                upsample: match config.causal {
+                    true => SegmentUpsample::load_causal(&ups, out, input, kernel, rate)?,
+                    false => SegmentUpsample::load(&ups, out, input, kernel, rate)?,
+                },
                 blocks: sizes.enumerate().map(block).collect::<Result<_, LoadError>>()?,
             })
         });
         let levels = levels.collect::<Result<Vec<_>, LoadError>>()?;
         let last = initial >> levels.len();
+        let (pre, post) = (w.at("conv_pre"), w.at("conv_post"));
         Ok(Self {
             filter: filter(w)?,
-            first: SegmentConv::load(&w.at("conv_pre"), initial, config.mel_dim, KERNEL, 1)?,
+            first: match config.causal {
+                true => SegmentConv::load_normed(&pre, initial, config.mel_dim, KERNEL, 1)?,
+                false => SegmentConv::load(&pre, initial, config.mel_dim, KERNEL, 1)?,
+            },
             levels,
             last_act: ResampledSnake::load(&w.at("activation_post"), last)?,
-            last: SegmentConv::load_without_bias(&w.at("conv_post"), 1, last, KERNEL)?,
+            last: match config.causal {
+                true => SegmentConv::load_causal(&post, 1, last, KERNEL, 1)?,
+                false => SegmentConv::load_without_bias(&post, 1, last, KERNEL)?,
+            },
             config: config.clone(),
         })
     }
@@ -95,8 +111,8 @@ impl<O: Ops> BigVgan<O> {
         &self.config
     }
 
-    /// Mel frames on either side of a frame that its samples depend on.
-    pub fn context(&self) -> usize {
+    /// Frames before and after a frame that its samples depend on.
+    pub fn context(&self) -> (usize, usize) {
         self.config.context()
     }
 
@@ -107,13 +123,14 @@ impl<O: Ops> BigVgan<O> {
         BigVganSections { mel, windows }
     }
 
-    /// Fills a row spec with windows: `mel` holds their log-mel frames one window after another, `windows` their
+    /// Fills a row spec with windows: `mel` holds their log-mel frames or latents one window after another, `windows` their
     /// lengths in frames.
     pub fn fill(&self, spec: &mut RowSpec, sections: &BigVganSections, mel: &[f32], windows: &[usize]) {
         // Convert the logarithm of an amplitude to decibels, then to -1..1.
         let db = |ln: f32| (20.0 * std::f32::consts::LOG10_E * ln).max(LEAST_DB) - LOUDEST_DB;
         let level = |ln: f32| (2.0 * ((db(ln) - LEAST_DB) / -LEAST_DB) - 1.0).clamp(-1.0, 1.0);
-        spec.set_floats_each(sections.mel, mel.iter().map(|&ln| level(ln)));
+        let numbers = mel.iter().map(|&number| if self.config.causal { number } else { level(number) });
+        spec.set_floats_each(sections.mel, numbers);
         for (&at, scale) in sections.windows.iter().zip(self.config.scales()) {
             spec.set_segments(at, &windows.iter().map(|frames| scale * frames).collect::<Vec<_>>());
         }
@@ -136,7 +153,8 @@ impl<O: Ops> BigVgan<O> {
         }
         let windows = &windows[self.levels.len()];
         let x = self.last_act.forward(ops, &x, &self.filter, windows);
-        ops.clamp(self.last.forward(ops, &x, windows), -1.0, 1.0)
+        let x = self.last.forward(ops, &x, windows);
+        if self.config.causal { ops.activation(x, Activation::Tanh) } else { ops.clamp(x, -1.0, 1.0) }
     }
 }
 
@@ -159,8 +177,11 @@ impl BigVganConfig {
         std::iter::once(1).chain(after)
     }
 
-    /// Mel frames on either side of a frame that its samples depend on: 34 with the published sizes.
-    pub fn context(&self) -> usize {
+    /// Frames before and after a frame that its samples depend on: 34 with the sizes of Qwen2.5-Omni.
+    pub fn context(&self) -> (usize, usize) {
+        if self.causal {
+            return self.causal_context();
+        }
         let blocks = self.resblock_kernel_sizes.iter().zip(&self.resblock_dilation_sizes);
         let block = |(kernel, dilations): (&usize, &Vec<usize>)| -> usize {
             dilations.iter().map(|dilation| 2 * REACH + kernel / 2 * dilation + kernel / 2).sum()
@@ -172,7 +193,25 @@ impl BigVganConfig {
         // within its taps after the cut.
         let before =
             |rows: usize, (&rate, &kernel): (&usize, &usize)| (rows + residual + cut(kernel, rate)).div_ceil(rate);
-        rates.rev().fold(last, before) + KERNEL / 2
+        let frames = rates.rev().fold(last, before) + KERNEL / 2;
+        (frames, frames)
+    }
+
+    /// The same of the causal form.
+    fn causal_context(&self) -> (usize, usize) {
+        let dilations = || self.resblock_kernel_sizes.iter().zip(&self.resblock_dilation_sizes);
+        let back = |(kernel, dilations): (&usize, &Vec<usize>)| -> usize {
+            dilations.iter().map(|dilation| 2 * REACH + (kernel - 1) * (dilation + 1)).sum()
+        };
+        let ahead = |(_, dilations): (&usize, &Vec<usize>)| 2 * REACH * dilations.len();
+        let residual =
+            (dilations().map(back).max().unwrap_or_default(), dilations().map(ahead).max().unwrap_or_default());
+        let rates = self.upsample_rates.iter().rev();
+        // A row of an upsampling's result depends on the row that it is made of, and on the one before.
+        let (before, after) = rates.fold((KERNEL - 1 + REACH, REACH), |(before, after), &rate| {
+            ((before + residual.0).div_ceil(rate) + 1, (after + residual.1).div_ceil(rate))
+        });
+        (before + KERNEL / 2, after + KERNEL / 2)
     }
 }
 
@@ -186,45 +225,58 @@ mod tests {
         (low.into_iter().min().unwrap(), high.into_iter().max().unwrap())
     }
 
+    /// Rows that a convolution reads for a row: `before` of its taps stand before it.
+    fn taps(kernel: isize, dilation: isize, before: isize) -> impl Fn(isize) -> Vec<isize> {
+        move |row| (0..kernel).map(|tap| row + (tap - before) * dilation).collect()
+    }
+
+    /// Twelve taps at twice the rate, over activations that each read six taps of the rows.
+    fn snake(row: isize) -> Vec<isize> {
+        let raised = (0..12).map(|tap| 2 * row + tap - 5);
+        raised.flat_map(|at| (0..6).map(move |k| at.div_euclid(2) + at.rem_euclid(2) + k - 3)).collect()
+    }
+
+    /// Rows that a row of a transposed convolution reads, of whose result `cut` rows are cut off at the beginning.
+    fn upsampled(kernel: isize, rate: isize, cut: isize) -> impl Fn(isize) -> Vec<isize> {
+        // Row `i` adds tap `j` to result `rate i + j - cut`.
+        move |result| {
+            let at = result + cut;
+            (0..kernel).filter(|tap| (at - tap).rem_euclid(rate) == 0).map(|tap| (at - tap) / rate).collect()
+        }
+    }
+
     #[test]
     fn context_is_what_the_taps_read() {
-        let config = BigVganConfig {
-            mel_dim: 80,
-            upsample_initial_channel: 1536,
-            resblock_kernel_sizes: vec![3, 7, 11],
-            resblock_dilation_sizes: vec![vec![1, 3, 5]; 3],
-            upsample_rates: vec![5, 3, 2, 2, 2, 2],
-            upsample_kernel_sizes: vec![11, 7, 4, 4, 4, 4],
-        };
-        let centred = |kernel: isize, dilation: isize| {
-            move |row: isize| (0..kernel).map(|tap| row + (tap - kernel / 2) * dilation).collect::<Vec<_>>()
-        };
-        // Twelve taps at twice the rate, over activations that each read six taps of the rows.
-        let snake = |row: isize| {
-            let raised = (0..12).map(|tap| 2 * row + tap - 5);
-            raised.flat_map(|at| (0..6).map(move |k| at.div_euclid(2) + at.rem_euclid(2) + k - 3)).collect::<Vec<_>>()
-        };
-        let frames = 1000;
-        let mut rows = (frames * 240, (frames + 1) * 240 - 1);
-        rows = read(read(rows, centred(7, 1)), snake);
-        for (&rate, &kernel) in config.upsample_rates.iter().zip(&config.upsample_kernel_sizes).rev() {
-            let widest = [3, 7, 11].map(|kernel| {
-                [1, 3, 5].iter().fold(rows, |rows, &dilation| {
-                    let rows = read(read(rows, centred(kernel, 1)), snake);
-                    read(read(rows, centred(kernel, dilation)), snake)
-                })
-            });
-            rows = (widest.map(|rows| rows.0)[2], widest.map(|rows| rows.1)[2]);
-            assert!(widest.iter().all(|each| each.0 >= rows.0 && each.1 <= rows.1), "eleven taps read furthest");
-            let (rate, kernel) = (rate as isize, kernel as isize);
-            // Row `i` adds tap `j` to result `rate i + j - cut`.
-            rows = read(rows, |result| {
-                let at = result + (kernel - rate) / 2;
-                (0..kernel).filter(|tap| (at - tap).rem_euclid(rate) == 0).map(|tap| (at - tap) / rate).collect()
-            });
+        for (causal, kernels) in [(false, [11, 7, 4, 4, 4, 4]), (true, [10, 6, 4, 4, 4, 4])] {
+            let config = BigVganConfig {
+                mel_dim: 80,
+                upsample_initial_channel: 1536,
+                resblock_kernel_sizes: vec![3, 7, 11],
+                resblock_dilation_sizes: vec![vec![1, 3, 5]; 3],
+                upsample_rates: vec![5, 3, 2, 2, 2, 2],
+                upsample_kernel_sizes: kernels.to_vec(),
+                causal,
+            };
+            let conv = |kernel: isize, dilation| taps(kernel, dilation, if causal { kernel - 1 } else { kernel / 2 });
+            let frames = 1000;
+            let mut rows = (frames * 240, (frames + 1) * 240 - 1);
+            rows = read(read(rows, conv(7, 1)), snake);
+            for (&rate, &kernel) in config.upsample_rates.iter().zip(&config.upsample_kernel_sizes).rev() {
+                let widest = [3, 7, 11].map(|kernel| {
+                    [1, 3, 5].iter().fold(rows, |rows, &dilation| {
+                        let rows = read(read(rows, conv(kernel, 1)), snake);
+                        read(read(rows, conv(kernel, dilation)), snake)
+                    })
+                });
+                rows = widest[2];
+                assert!(widest.iter().all(|each| each.0 >= rows.0 && each.1 <= rows.1), "eleven taps read furthest");
+                let cut = if causal { 0 } else { cut(kernel, rate) };
+                rows = read(rows, upsampled(kernel as isize, rate as isize, cut as isize));
+            }
+            rows = read(rows, taps(7, 1, 3));
+            let (before, after) = config.context();
+            assert_eq!(rows, (frames - before as isize, frames + after as isize), "causal: {causal}");
+            assert_eq!((before, after), if causal { (54, 13) } else { (34, 34) });
         }
-        rows = read(rows, centred(7, 1));
-        let context = config.context() as isize;
-        assert_eq!((rows, context), ((frames - context, frames + context), 34));
     }
 }

@@ -39,7 +39,8 @@ impl<O: Device> StagePart<O> for BigVganPart<O> {
 
     /// A response's mel frames, and the context of a window.
     fn slot_bytes(&self, _: usize) -> SlotBytes {
-        let frames = self.most_pieces * self.piece + self.bigvgan.context();
+        let (before, after) = self.bigvgan.context();
+        let frames = self.most_pieces * self.piece + before + after;
         SlotBytes { position: 0, fixed: frames * self.bigvgan.config().mel_dim * size_of::<f32>() }
     }
 
@@ -71,7 +72,7 @@ pub struct MelWindow {
 impl<O: Ops> BigVganPart<O> {
     /// Frames of the next window without context: whole pieces whose context has arrived.
     fn ready(&self, stream: &MelStream, ended: bool) -> usize {
-        let context = if ended { 0 } else { self.bigvgan.context() };
+        let context = if ended { 0 } else { self.bigvgan.context().1 };
         let ready = stream.frames.saturating_sub(stream.given + context) / self.piece;
         ready.min(MAX_PIECES) * self.piece
     }
@@ -109,18 +110,18 @@ impl<O: Device> StreamModel<O> for BigVganPart<O> {
     }
 
     fn take(&self, stream: &mut MelStream, _: BatchEntry, ended: bool) -> Option<MelWindow> {
-        let (context, width) = (self.bigvgan.context(), self.bigvgan.config().mel_dim);
+        let ((before, after), width) = (self.bigvgan.context(), self.bigvgan.config().mel_dim);
         let wanted = self.ready(stream, ended);
         if wanted == 0 {
             return None;
         }
-        let from = stream.given.saturating_sub(context);
-        let to = stream.frames.min(stream.given + wanted + context);
+        let from = stream.given.saturating_sub(before);
+        let to = stream.frames.min(stream.given + wanted + after);
         let mel = stream.mel[(from - stream.first) * width..(to - stream.first) * width].to_vec();
         let window = MelWindow { mel, before: stream.given - from, wanted, frames: to - from };
         stream.given += wanted;
         // Drop frames that no later window needs.
-        let kept = stream.given.saturating_sub(context).max(stream.first);
+        let kept = stream.given.saturating_sub(before).max(stream.first);
         stream.mel.drain(..(kept - stream.first) * width);
         stream.first = kept;
         Some(window)

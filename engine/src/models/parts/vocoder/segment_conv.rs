@@ -80,6 +80,25 @@ impl<O: Ops> SegmentConv<O> {
         Ok(Self { weight, bias: w.vector("bias", out)?, row_work: out * input * kernel })
     }
 
+    /// Loads a causal convolution, as [`SegmentConv::load_normed`]. It is kept as a centred one with zeros for the rows after its
+    /// own, which takes twice the multiplications.
+    pub fn load_causal(
+        w: &Weights<'_, O>,
+        out: usize,
+        input: usize,
+        kernel: usize,
+        dilation: usize,
+    ) -> Result<Self, LoadError> {
+        let (taps, shape) = (w.normed("weight", &[out, input, kernel])?, [out, input, 2 * kernel - 1]);
+        let mut centred = Vec::with_capacity(out * input * shape[2]);
+        for taps in taps.chunks_exact(kernel) {
+            centred.extend_from_slice(taps);
+            centred.resize(centred.len() + kernel - 1, 0.0);
+        }
+        let weight = w.made_convolution("weight", dilation, &centred, shape)?;
+        Ok(Self { weight, bias: w.vector("bias", out)?, row_work: out * input * shape[2] })
+    }
+
     /// Makes a convolution of each channel alone from its taps, `[channels, kernel]`; the bias is loaded.
     pub fn depthwise(
         w: &Weights<'_, O>,
@@ -112,7 +131,7 @@ pub fn cut(kernel: usize, rate: usize) -> usize {
 impl<O: Ops> SegmentUpsample<O> {
     /// Loads `weight` and `bias`, as the file has them.
     pub fn load(w: &Weights<'_, O>, out: usize, input: usize, kernel: usize, rate: usize) -> Result<Self, LoadError> {
-        Self::of(w, &w.values("weight", &[input, out, kernel])?, out, (kernel, rate))
+        Self::of(w, &w.values("weight", &[input, out, kernel])?, out, (kernel, rate, cut(kernel, rate)))
     }
 
     /// Loads one whose weight may be normed, as [`SegmentConv::load_normed`].
@@ -123,16 +142,31 @@ impl<O: Ops> SegmentUpsample<O> {
         kernel: usize,
         rate: usize,
     ) -> Result<Self, LoadError> {
-        Self::of(w, &w.normed("weight", &[input, out, kernel])?, out, (kernel, rate))
+        Self::of(w, &w.normed("weight", &[input, out, kernel])?, out, (kernel, rate, cut(kernel, rate)))
     }
 
-    /// Arranges a weight `[input, out, kernel]`; the bias is loaded.
-    fn of(w: &Weights<'_, O>, values: &[f32], out: usize, (kernel, rate): (usize, usize)) -> Result<Self, LoadError> {
+    /// Loads a causal one, as [`SegmentConv::load_normed`]: only rows at the end are cut off.
+    pub fn load_causal(
+        w: &Weights<'_, O>,
+        out: usize,
+        input: usize,
+        kernel: usize,
+        rate: usize,
+    ) -> Result<Self, LoadError> {
+        Self::of(w, &w.normed("weight", &[input, out, kernel])?, out, (kernel, rate, 0))
+    }
+
+    /// Arranges a weight `[input, out, kernel]`, of whose result `cut` rows are cut off at its beginning; the bias is loaded.
+    fn of(
+        w: &Weights<'_, O>,
+        values: &[f32],
+        out: usize,
+        (kernel, rate, cut): (usize, usize, usize),
+    ) -> Result<Self, LoadError> {
         let input = values.len() / (out * kernel);
-        let cut = cut(kernel, rate);
         // The first result of a row uses its tap `cut`, and later taps of rows before it; the last result likewise uses
         // rows after it.
-        let beside = cut.div_ceil(rate);
+        let beside = cut.div_ceil(rate).max((kernel - 1 - cut) / rate);
         let taps = 2 * beside + 1;
         let mut centred = vec![0.0; rate * out * input * taps];
         for phase in 0..rate {

@@ -99,12 +99,12 @@ impl<O: Ops> ChunkDit<O> {
         let embedded = times(once.ops(), &of_times, at_times, dim)?;
         let layer = |at: usize| {
             let name = format!("transformer_blocks.{at}");
-            let norm = of_times.at(&name).at("attn_norm");
+            let norm = of_times.at(&name).at("attn_norm.linear");
             let scales = [part::SCALE_ATTENTION, part::SCALE_MLP];
             let table = modulation((once.ops(), &norm), &embedded, dim, part::COUNT, &scales)?;
             ChunkLayer::load(&dit.at(&name), config, &table)
         };
-        let last = modulation((once.ops(), &of_times.at("norm_out")), &embedded, dim, LAST_PARTS, &[0])?;
+        let last = modulation((once.ops(), &of_times.at("norm_out.linear")), &embedded, dim, LAST_PARTS, &[0])?;
         let over_taps = |name: &str, out: usize, input: usize, taps: usize| -> Result<_, LoadError> {
             let w = w.at("pre_lookahead_layer").at(name);
             let (shape, joined) = ([out, input, taps], [out, taps * input]);
