@@ -39,6 +39,8 @@ pub struct EngineConfig {
     pub transcribes: bool,
     /// True if the checkpoint can translate input audio into English on request.
     pub translates: bool,
+    /// Licences of weights that are accepted, by name: those of families whose weights not everybody may use.
+    pub accept_licence: Vec<String>,
     /// Device of the model.
     pub device: DeviceChoice,
     /// Hand-off mode between stages.
@@ -103,6 +105,7 @@ impl Default for EngineConfig {
             session_tokens: 8192,
             transcribes: false,
             translates: false,
+            accept_licence: Vec::new(),
             device: DeviceChoice::default(),
             hand_off: HandOff::default(),
             batch: true,

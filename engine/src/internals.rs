@@ -83,6 +83,14 @@ pub mod cosyvoice3 {
     pub use crate::models::parts::speech_tokenizer::{self, SpeechTokenizer};
 }
 
+/// Internals of the Covo-Audio family.
+pub mod covo_audio {
+    pub use crate::models::covo_audio::config::Config;
+    pub use crate::models::covo_audio::template::Template;
+    pub use crate::models::covo_audio::{CovoAudio, assemble};
+    pub use crate::models::parts::padded_hearing::{PaddedFrontEnd, PaddedHearing};
+}
+
 /// Internals of the Dynin-Omni family.
 pub mod dynin_omni {
     pub use crate::models::dynin_omni::config::{CODEC, Config};

@@ -73,6 +73,7 @@ pub use engine::{Engine, StartError};
 pub use hand_off::HandOff;
 pub use model::TopologyError;
 pub use models::check_device;
+pub use models::licence::LicenceError;
 pub use models::load_error::LoadError;
 pub use models::smart_turn::TurnModelError;
 pub use progress::{StartProgress, StartStage};

@@ -126,6 +126,7 @@ impl Speaker {
             std::fs::write(copy.path().join(file), text.replacen(from, to, 1)).unwrap();
         }
         let mut config = config(device);
+        config.accept_licence.extend((self.fixture == "covo_audio").then(|| "covo-audio".to_owned()));
         let (stage, options) = self.options;
         let options = options.iter().map(|(name, value)| ((*name).to_owned(), *value));
         config.stages.entry(stage.to_owned()).or_default().options.extend(options);
@@ -218,6 +219,21 @@ fn fun_audio_chat_speaks_as_on_the_processor() {
         options: ("flow", &[("left_chunks", 1)]),
         brief: ("Fun-CosyVoice3-0.5B-2512/cosyvoice3.yaml", &[("chunk_size: 25", "chunk_size: 10")]),
         max_tokens: 4,
+    }
+    .compare();
+}
+
+#[test]
+fn covo_audio_speaks_as_on_the_processor() {
+    Speaker {
+        fixture: "covo_audio",
+        greedy: Some(r#"{"temperature": 0.0}"#),
+        audio_input: true,
+        voice: None,
+        // Two windows or more.
+        options: ("flow", &[("left_codes", 2), ("new_codes", 2), ("ahead_codes", 1)]),
+        brief: ("token2wav/config.json", &[("\"s_steps\": 10", "\"s_steps\": 3")]),
+        max_tokens: 9,
     }
     .compare();
 }

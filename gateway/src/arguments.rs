@@ -275,6 +275,9 @@ pub struct Settings {
     /// Device that runs the model: cpu, cuda:0 or auto [default: cpu]
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<DeviceChoice>,
+    /// Licence of weights that not everybody may use, which is accepted, such as covo-audio; can be repeated
+    #[arg(long, value_name = "NAME")]
+    pub accept_licence: Vec<String>,
     /// Folder with the configuration and tokenizer of a published checkpoint; its weights are random and made in
     /// memory. This measures the speed of a model size; the answers mean nothing
     #[arg(long, value_name = "DIR", conflicts_with = "model")]
@@ -309,6 +312,7 @@ impl Settings {
                 Some(think.map_err(|error| UserError(anyhow::anyhow!("--think is no usable URL: {error}")))?);
         }
         cascade.speak = self.speak.clone().or(cascade.speak.take());
+        loaded.config.engine.accept_licence.extend(self.accept_licence.iter().cloned());
         loaded.config.engine.device = self.device.unwrap_or(loaded.config.engine.device);
         loaded.config.check_models().map_err(|error| UserError(error.into()))?;
         Ok(loaded)

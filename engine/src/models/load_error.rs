@@ -8,6 +8,7 @@ use crate::checkpoint::{BadValue, CheckpointError};
 use crate::config::ConfigError;
 use crate::device::DeviceError;
 use crate::model::TopologyError;
+use crate::models::licence::LicenceError;
 use crate::text::TextError;
 
 /// Reasons why a checkpoint cannot be loaded. Every message names the file and the field or tensor.
@@ -19,6 +20,9 @@ pub enum LoadError {
     /// The model does not support a setting.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The licence of the weights is not accepted.
+    #[error(transparent)]
+    Licence(#[from] LicenceError),
     /// The device cannot take a tensor.
     #[error(transparent)]
     Kernel(#[from] KernelError),

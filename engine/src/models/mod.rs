@@ -14,11 +14,13 @@
 //! [`smart_turn`] and [`turn_net`] are built of them too, but are no families: they judge turns for the gateway.
 
 pub mod cosyvoice3;
+pub mod covo_audio;
 pub mod dynin_omni;
 pub mod family;
 pub mod fun_audio_chat;
 pub mod kokoro;
 pub mod lfm2_audio;
+pub mod licence;
 pub mod load_error;
 pub mod mimo_audio;
 pub mod ming;
@@ -39,6 +41,7 @@ use repartee_kernels::cpu::Cpu;
 use repartee_kernels::cpu::pool::Pool;
 
 use self::family::{Family, claimed};
+use self::licence::{LicenceError, RestrictedLicence};
 use self::load_error::LoadError;
 use crate::cascade::parts::{CascadeParts, join_parts};
 use crate::cascade::remote_model::RemoteModel;
@@ -53,6 +56,7 @@ pub const FAMILIES: &[Family] = &[
     qwen2_5_omni::FAMILY,
     qwen3_tts::FAMILY,
     cosyvoice3::FAMILY,
+    covo_audio::FAMILY,
     dynin_omni::FAMILY,
     fun_audio_chat::FAMILY,
     kokoro::FAMILY,
@@ -63,8 +67,28 @@ pub const FAMILIES: &[Family] = &[
     whisper::FAMILY,
 ];
 
+/// Licences of families whose weights not everybody may use.
+const LICENCES: [RestrictedLicence; 1] = [covo_audio::LICENCE];
+
+/// Checks that the licences of these checkpoints' weights are accepted, and no others.
+///
+/// # Errors
+///
+/// A licence is not accepted, or an accepted one is of none of them.
+pub fn check_licences<'a>(
+    checkpoints: impl IntoIterator<Item = &'a Checkpoint>,
+    accepted: &[String],
+) -> Result<(), LicenceError> {
+    let family = |checkpoint: &Checkpoint| {
+        let (family, _) = claimed(FAMILIES, checkpoint).ok()?;
+        Some((family.name, checkpoint.drawn().is_some()))
+    };
+    licence::check(&LICENCES, checkpoints.into_iter().filter_map(family), accepted)
+}
+
 /// Loads a checkpoint on the configured device, by the family that claims it.
 pub fn load_model(checkpoint: &Checkpoint, config: &EngineConfig) -> Result<Model, LoadError> {
+    check_licences([checkpoint], &config.accept_licence)?;
     // The steps of a tick run in parallel on a pool, on any device.
     let pool = worker_pool(config.threads());
     match cuda::open(config.device)? {
@@ -87,6 +111,7 @@ pub fn load_cascade(
     remote: Option<(RemoteModel, WakeSignal)>,
     config: &EngineConfig,
 ) -> Result<Model, LoadError> {
+    check_licences(parts.iter().copied(), &config.accept_licence)?;
     let pool = worker_pool(config.threads());
     #[cfg(feature = "cuda")]
     let bytes = parts.iter().map(|checkpoint| checkpoint.weight_bytes()).sum();
@@ -127,6 +152,7 @@ pub fn load_on(
     checkpoint: &Checkpoint,
     config: &EngineConfig,
 ) -> Result<Model, LoadError> {
+    check_licences([checkpoint], &config.accept_licence)?;
     let (family, variant) = claimed(FAMILIES, checkpoint)?;
     validated((family.assemble_cpu)(cpu, checkpoint, variant, config)?.build(config)?, pool)
 }

@@ -6,7 +6,7 @@ use serde::de::IgnoredAny;
 use crate::checkpoint::Checkpoint;
 
 /// Beginnings of `architectures`, in lower case, and the families.
-const ARCHITECTURES: [(&str, &str); 2] = [("covoaudio", "Covo-Audio"), ("bailingmm", "Ming-lite-omni")];
+const ARCHITECTURES: [(&str, &str); 1] = [("bailingmm", "Ming-lite-omni")];
 
 /// Fields of the sibling of Ming-omni-tts with experts, whose config.json names no architecture.
 #[derive(Deserialize)]
@@ -39,7 +39,6 @@ mod tests {
     #[test]
     fn unserved_families_are_known_by_name() {
         let named = |json: &'static [u8]| name(&open(vec![("config.json", json)].leak()));
-        assert_eq!(named(br#"{"architectures": ["CovoAudioForConditionalGeneration"]}"#), Some("Covo-Audio"));
         assert_eq!(named(br#"{"architectures": ["BailingMMNativeForConditionalGeneration"]}"#), Some("Ming-lite-omni"));
         let experts = br#"{"model_type": "bailingmm", "ditar_config": {}, "aggregator_config": {}}"#;
         assert_eq!(named(experts), Some("Ming-omni-tts-16.8B-A3B"));

@@ -18,6 +18,7 @@ pub use weight_memory::weight_memory;
 use crate::checkpoint::{Checkpoint, CheckpointError, Source, Synthetic};
 use crate::models::FAMILIES;
 use crate::models::family::claimed;
+use crate::models::licence::LicenceError;
 
 /// Reads the summary of a folder or of a single file.
 ///
@@ -32,6 +33,20 @@ pub fn summarise(path: &Path) -> Result<CheckpointSummary, CheckpointError> {
         Some(gguf) => single_file::summarise(Path::new(gguf.file())),
         None => folder::summarise(&checkpoint),
     }
+}
+
+/// Checks that the licences of the weights in these folders are accepted, and no others, as loading them does. What is no checkpoint is
+/// left out.
+///
+/// # Errors
+/// A licence is not accepted, or an accepted one is of none of them.
+pub fn check_licences<'a>(
+    folders: impl IntoIterator<Item = &'a Path>,
+    accepted: &[String],
+) -> Result<(), LicenceError> {
+    let open = |folder: &Path| Checkpoint::open(Source::Folder(folder.to_owned())).ok();
+    let checkpoints: Vec<Checkpoint> = folders.into_iter().filter_map(open).collect();
+    crate::models::check_licences(&checkpoints, accepted)
 }
 
 /// Returns the reason for which no family serves the architecture that config.json in `folder` names; `None` if one does, or if none is

@@ -4,6 +4,7 @@
 mod audio_encoder;
 mod conformer;
 mod cosyvoice3;
+mod covo_audio;
 mod depth;
 mod dynin_omni;
 mod fun_audio_chat;

@@ -8,11 +8,12 @@ use repartee_engine_testkit::driven::{Driven, Response, serve, submit};
 use repartee_engine_testkit::folder;
 
 /// Fixtures, and the rate of the recordings that they hear.
-const FAMILIES: [(&str, Option<usize>); 7] = [
+const FAMILIES: [(&str, Option<usize>); 8] = [
     ("lfm2_audio", Some(16_000)),
     ("lfm2_mimi", Some(16_000)),
     ("mimo_audio", Some(24_000)),
     ("fun_audio_chat", Some(16_000)),
+    ("covo_audio", Some(16_000)),
     ("cosyvoice3", None),
     ("ming_tts", None),
     ("dynin_omni", None),
@@ -27,6 +28,9 @@ fn engine(fixture: &str) -> Driven {
     let folder = folder(fixture).join("checkpoint");
     if fixture != "ming_tts" {
         config.stages.clear();
+    }
+    if fixture == "covo_audio" {
+        config.accept_licence = vec!["covo-audio".to_owned()];
     }
     serve(&folder, &config)
 }

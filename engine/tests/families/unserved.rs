@@ -21,7 +21,6 @@ fn unserved_families_are_refused_by_name() {
             "config.json",
             r#"{"model_type": "bailingmm", "ditar_config": {}, "aggregator_config": {}}"#,
         ),
-        ("Covo-Audio", "config.json", r#"{"architectures": ["CovoAudioForConditionalGeneration"]}"#),
     ] {
         let error = refused(file, contents);
         assert!(error.contains(&format!("{name} is not served yet")), "{name}: {error}");

@@ -1,4 +1,4 @@
-//! Properties of every family: Qwen3-Omni, Qwen2.5-Omni, Qwen3-TTS, Kokoro, LFM2.5-Audio and LFM2-Audio, CosyVoice3, MiMo-Audio, Fun-Audio-Chat, Ming, Dynin-Omni, both forms of a synthetic
+//! Properties of every family: Qwen3-Omni, Qwen2.5-Omni, Qwen3-TTS, Kokoro, LFM2.5-Audio and LFM2-Audio, CosyVoice3, MiMo-Audio, Fun-Audio-Chat, Covo-Audio, Ming, Dynin-Omni, both forms of a synthetic
 //! family, a family that answers with text alone, cascades of it with a recogniser and with a voice that streams text in or speaks clauses, a toy
 //! family, and cascades whose language model is outside of the engine. These are exempt from one property,
 //! `a_seed_fixes_the_response`: their server has the seed.
@@ -8,7 +8,7 @@
 use repartee_engine::HandOff;
 use repartee_engine_testkit::clause_family::{ClauseCascade, ClauseSpeech};
 use repartee_engine_testkit::generic::subjects::{
-    ClauseVoice, Cosy, Dynin, FunChat, Lfm25, MiMo, MingTts, Omni, Omni25, Other, OtherEncoder, Tts,
+    ClauseVoice, Cosy, CovoChat, Dynin, FunChat, Lfm25, MiMo, MingTts, Omni, Omni25, Other, OtherEncoder, Tts,
 };
 use repartee_engine_testkit::generic::toy::Toy;
 use repartee_engine_testkit::generic::{aborts, conversations, interleavings, rewinds};
@@ -130,6 +130,8 @@ suite!(dynin_omni, Dynin::default(), 2);
 suite!(dynin_omni_streamed, Dynin { streamed: true }, 1);
 suite!(fun_audio_chat, FunChat::default(), 2);
 suite!(fun_audio_chat_replayed, FunChat { replayed: true }, 1);
+suite!(covo_audio, CovoChat::default(), 2);
+suite!(covo_audio_replayed, CovoChat { replayed: true }, 1);
 suite!(mimo_audio, MiMo::default(), 2);
 suite!(mimo_audio_replayed, MiMo { replayed: true }, 1);
 suite!(ming, MingTts::default(), 2);

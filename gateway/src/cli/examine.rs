@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use repartee_engine::summary::summarise;
+use repartee_engine::summary::{check_licences, summarise};
 use repartee_engine::{TurnModel, check_device};
 
 use crate::config::{CascadeConfig, Config, ThinkSource};
@@ -18,12 +18,15 @@ pub fn examine(config: &Config) -> Vec<String> {
         ThinkSource::Folder(folder) => Some(folder),
         ThinkSource::Server(_) => None,
     });
-    for (setting, path) in [
+    let models = [
         ("model", config.model.as_ref()),
         ("cascade.hear", hear.as_ref()),
         ("cascade.think", think),
         ("cascade.speak", speak.as_ref()),
-    ] {
+    ];
+    let folders = models.iter().filter_map(|(_, path)| path.map(|path| path.as_path()));
+    note(check_licences(folders, &config.engine.accept_licence).err().map(|error| error.to_string()));
+    for (setting, path) in models {
         note(path.and_then(|path| checkpoint(path)).map(|problem| format!("{setting}: {problem}")));
     }
     note(check_device(config.engine.device).err().map(|error| error.to_string()));

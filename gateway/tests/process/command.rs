@@ -34,6 +34,26 @@ fn a_missing_checkpoint_is_named() {
 }
 
 #[test]
+fn a_restricted_licence_must_be_accepted() {
+    let restricted = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/parity/fixtures/covo_audio/checkpoint");
+    for command in [&["serve", "--listen", "127.0.0.1:0"][..], &["ask", "--text", "Hello."], &["check"]] {
+        let refused_with = |model: &str, more: &[&str], words: &[&str]| {
+            refused(&[command, &["--model", model], more].concat(), words);
+        };
+        refused_with(restricted, &[], &["academic", "--accept-licence covo-audio"]);
+        refused_with(restricted, &["--accept-licence", "other"], &["\"other\"", "covo-audio"]);
+        let demo = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/demo");
+        refused_with(demo, &["--accept-licence", "covo-audio"], &["covo-audio", "leave the setting out"]);
+    }
+    let accepted = repartee(&["check", "--model", restricted, "--accept-licence", "covo-audio"]);
+    assert!(accepted.status.success(), "{accepted:?}");
+    let asked = ["ask", "--text", "Hello.", "--model", restricted, "--set", "engine.accept_licence=covo-audio"];
+    let output = repartee(&asked);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && said.contains("academic purposes only"), "the terms are printed: {said}");
+}
+
+#[test]
 fn a_device_that_is_not_there_is_named() {
     refused(&["ask", "a.wav", "b.wav", "--device", "gpu"], &["`gpu`", "cuda:0", "auto"]);
     // A binary with CUDA asks the driver instead: gateway/tests/cuda.rs.

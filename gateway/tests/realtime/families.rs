@@ -1,38 +1,29 @@
 //! The families that speak, one a row: each one's small checkpoint answers over both transports, with both ways of handing
-//! items from stage to stage; a folder of a family that is not served yet is refused by its name.
+//! items from stage to stage.
 
 use std::net::SocketAddr;
 
 use repartee::transport::webrtc::{PeerEvent, WebRtcCall, WebRtcSettings, offer};
-use repartee_engine::{Engine, EngineConfig, HandOff, Source};
+use repartee_engine::{Engine, EngineConfig, HandOff};
 use repartee_gateway_testkit::{PATIENCE, connect, find, fixture, http, serve_engine, sound};
 use repartee_media::opus::OpusDecoder;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-/// Row of the table.
-enum Family {
-    /// Fixture whose checkpoint is served.
-    Served(&'static str),
-    /// File of a published folder, and its contents.
-    NotServedYet(&'static str, &'static str),
-}
-
-use Family::{NotServedYet, Served};
-
-const FAMILIES: [(&str, Family); 12] = [
-    ("Qwen3-Omni", Served("dense")),
-    ("Qwen2.5-Omni", Served("omni25")),
-    ("Qwen3-TTS", Served("tts_custom")),
-    ("LFM2.5-Audio", Served("lfm2_audio")),
-    ("LFM2-Audio", Served("lfm2_mimi")),
-    ("CosyVoice3", Served("cosyvoice3")),
-    ("MiMo-Audio", Served("mimo_audio")),
-    ("Fun-Audio-Chat", Served("fun_audio_chat")),
-    ("Ming-omni-tts", Served("ming_tts")),
-    ("Ming-flash-omni's talker", Served("ming_flash")),
-    ("Covo-Audio", NotServedYet("config.json", r#"{"architectures": ["CovoAudioForConditionalGeneration"]}"#)),
-    ("Dynin-Omni", Served("dynin_omni")),
+/// Families, and the fixtures whose checkpoints are served.
+const FAMILIES: [(&str, &str); 12] = [
+    ("Qwen3-Omni", "dense"),
+    ("Qwen2.5-Omni", "omni25"),
+    ("Qwen3-TTS", "tts_custom"),
+    ("LFM2.5-Audio", "lfm2_audio"),
+    ("LFM2-Audio", "lfm2_mimi"),
+    ("CosyVoice3", "cosyvoice3"),
+    ("MiMo-Audio", "mimo_audio"),
+    ("Fun-Audio-Chat", "fun_audio_chat"),
+    ("Ming-omni-tts", "ming_tts"),
+    ("Ming-flash-omni's talker", "ming_flash"),
+    ("Covo-Audio", "covo_audio"),
+    ("Dynin-Omni", "dynin_omni"),
 ];
 
 /// Question of a caller, as text, so that families without audio input have a row too.
@@ -125,25 +116,15 @@ impl Caller {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_family_answers_or_is_refused_by_name() {
-    for (name, family) in FAMILIES {
-        match family {
-            Served(checkpoint) => {
-                for hand_off in [HandOff::AsyncChunk, HandOff::FullPayload] {
-                    let config = EngineConfig { hand_off, session_tokens: 512, ..EngineConfig::default() };
-                    let (address, server) = serve_engine(Engine::start(fixture(checkpoint), &config).unwrap()).await;
-                    assert!(over_websocket(address).await > 0, "{name}, {hand_off:?}: no sound over a websocket");
-                    assert!(over_webrtc(address).await > 0, "{name}, {hand_off:?}: no sound over WebRTC");
-                    server.abort();
-                }
-            }
-            NotServedYet(file, contents) => {
-                let folder = tempfile::tempdir().unwrap();
-                std::fs::write(folder.path().join(file), contents).unwrap();
-                let source = Source::Folder(folder.path().to_path_buf());
-                let error = Engine::start(source, &EngineConfig::default()).map(|_| ()).unwrap_err().to_string();
-                assert!(error.contains(&format!("{name} is not served yet")), "{name}: {error}");
-            }
+async fn every_family_answers_over_both_transports() {
+    for (name, checkpoint) in FAMILIES {
+        for hand_off in [HandOff::AsyncChunk, HandOff::FullPayload] {
+            let mut config = EngineConfig { hand_off, session_tokens: 512, ..EngineConfig::default() };
+            config.accept_licence.extend((checkpoint == "covo_audio").then(|| "covo-audio".to_owned()));
+            let (address, server) = serve_engine(Engine::start(fixture(checkpoint), &config).unwrap()).await;
+            assert!(over_websocket(address).await > 0, "{name}, {hand_off:?}: no sound over a websocket");
+            assert!(over_webrtc(address).await > 0, "{name}, {hand_off:?}: no sound over WebRTC");
+            server.abort();
         }
     }
 }

@@ -220,6 +220,7 @@ const FAMILIES: &[&str] = &[
     "MiMo",
     "FunAudio",
     "Fun-Audio",
+    "Covo",
     "Ming",
     "Dynin",
 ];

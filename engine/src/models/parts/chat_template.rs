@@ -23,6 +23,8 @@ pub struct ChatTemplate {
     instructions: Option<Vec<u32>>,
     /// `None` if the model has no tools, or if the vocabulary lacks the tokens of calls.
     tools: Option<Tools>,
+    /// True if the model's own speech is part of its prompt.
+    speech: bool,
 }
 
 /// Published template texts of tools.
@@ -46,13 +48,19 @@ impl ChatTemplate {
     /// If the tokenizer encodes a line break as more than one token.
     pub fn new(checkpoint: &Checkpoint, marks: SpecialTokens, tokenizer: &Tokenizer) -> Result<Self, CheckpointError> {
         let newline = TokenReader::new(checkpoint, tokenizer).word("\n")?;
-        Ok(Self { tokens: marks, newline, instructions: None, tools: None })
+        Ok(Self { tokens: marks, newline, instructions: None, tools: None, speech: false })
     }
 
     /// Adds tools, if the vocabulary has `<tool_call>` and `</tool_call>`.
     #[must_use]
     pub fn with_tools(self, tokenizer: &Tokenizer) -> Self {
         Self { tools: Tools::new(tokenizer), ..self }
+    }
+
+    /// Keeps the model's own speech in its prompt, as codes.
+    #[must_use]
+    pub fn with_speech(self) -> Self {
+        Self { speech: true, ..self }
     }
 
     /// Adds a system message of these ids to histories that begin without one.
@@ -131,8 +139,10 @@ impl PromptTemplate for ChatTemplate {
                         writer.audio(windows);
                         writer.tokens(&[marks.audio_end]);
                     }
-                    // Speech is not part of the prompt.
-                    MessagePart::Speech(_) => {}
+                    MessagePart::Speech(positions) => {
+                        let positions = positions.iter().filter(|_| self.speech);
+                        writer.elements.extend(positions.map(|codes| Element::codes(Arc::clone(codes))));
+                    }
                 }
             }
             // A call continues the assistant message before it; consecutive results share one user message.
@@ -154,6 +164,10 @@ impl PromptTemplate for ChatTemplate {
             writer.tokens(&self.response_header());
         }
         writer.elements
+    }
+
+    fn keeps_speech(&self) -> bool {
+        self.speech
     }
 
     /// Text to read aloud has the assistant's role.
@@ -272,7 +286,7 @@ mod tests {
             audio_end: 1006,
         };
         let newline = tokenizer.encode("\n").unwrap()[0];
-        ChatTemplate { tokens: marks, newline, instructions: None, tools: None }.with_tools(tokenizer)
+        ChatTemplate { tokens: marks, newline, instructions: None, tools: None, speech: false }.with_tools(tokenizer)
     }
 
     /// Renders a prompt as text, special tokens included.

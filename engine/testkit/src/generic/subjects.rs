@@ -7,8 +7,8 @@ use repartee_engine::internals::audio_encoder::front_end::audio_front_end;
 use repartee_engine::internals::audio_encoder::layer::AudioLayerShape;
 use repartee_engine::internals::audio_encoder::shape::{Convolutions, EncoderShape, Positions};
 use repartee_engine::internals::{
-    Checkpoint, FamilyVariant, Hearing, Model, cosyvoice3, fun_audio_chat, lfm2_audio, load_model, mimo_audio, ming,
-    qwen2_5_omni, qwen3_omni_moe, qwen3_tts, worker_pool,
+    Checkpoint, FamilyVariant, Hearing, Model, cosyvoice3, covo_audio, fun_audio_chat, lfm2_audio, load_model,
+    mimo_audio, ming, qwen2_5_omni, qwen3_omni_moe, qwen3_tts, worker_pool,
 };
 use repartee_engine::{EngineConfig, Source};
 use repartee_engine_api::{Command, EngineUsage, Recording, Respond, Role};
@@ -362,6 +362,59 @@ impl Subject for FunChat {
 
     fn input(&self, turn: usize, item: u64, cut: Splitter<'_>) -> Vec<Command> {
         spoken(&self.audio(turn).unwrap(), item, cut)
+    }
+}
+
+/// Covo-Audio-Chat with a small checkpoint, which samples text and codes, and with short windows of its flow.
+#[derive(Default)]
+pub struct CovoChat {
+    /// True if its device replays captured steps.
+    pub replayed: bool,
+}
+
+impl CovoChat {
+    const NAME: &str = "covo_audio";
+    /// Settings of the flow: responses of the suite are shorter than a published window.
+    const WINDOWS: [(&str, usize); 3] = [("left_codes", 4), ("new_codes", 2), ("ahead_codes", 1)];
+}
+
+impl Subject for CovoChat {
+    fn model(&self, config: &EngineConfig) -> Model {
+        let mut config = EngineConfig { accept_licence: vec!["covo-audio".to_owned()], ..config.clone() };
+        let options = Self::WINDOWS.map(|(name, codes)| (name.to_owned(), codes));
+        config.stages.entry("flow".to_owned()).or_default().options.extend(options);
+        let checkpoint = Checkpoint::open(Source::Folder(folder(Self::NAME).join("checkpoint"))).unwrap();
+        if !self.replayed {
+            return load_model(&checkpoint, &config).unwrap();
+        }
+        let pool = worker_pool(config.threads());
+        let ops = ReplayOps::new(Cpu::default().on(pool.clone()));
+        let assembly = covo_audio::assemble(ops, &checkpoint, FamilyVariant("chat"), &config).unwrap();
+        Model { pool, ..assembly.build(&config).unwrap() }
+    }
+
+    fn stages(&self) -> &'static [&'static str] {
+        &["language_model", "flow", "bigvgan"]
+    }
+
+    fn audio(&self, turn: usize) -> Option<Vec<f32>> {
+        static TURNS: OnceLock<[Vec<f32>; 3]> = OnceLock::new();
+        let turns = TURNS.get_or_init(|| {
+            let expected = Expected::load(Self::NAME);
+            let [a, b] = ["turn0.audio", "turn1.audio"].map(|name| expected.tensor(name).0);
+            let c = a.iter().rev().copied().collect();
+            [a, b, c]
+        });
+        Some(turns[turn].clone())
+    }
+
+    fn input(&self, turn: usize, item: u64, cut: Splitter<'_>) -> Vec<Command> {
+        spoken(&self.audio(turn).unwrap(), item, cut)
+    }
+
+    /// All tokens but the last, whose codes may not all be drawn, because codes stay in the prompt.
+    fn spoken_tokens(&self, usage: EngineUsage) -> u32 {
+        usage.output_text_tokens.saturating_sub(1)
     }
 }
 

@@ -6,6 +6,7 @@
 //! - [`solver`], [`guidance`], [`window`], [`noise`]: the solve of a window
 //! - [`stage`]: codes to frames, a block at a time
 //! - [`chunked`]: another transformer, whose chunks of frames are each solved once
+//! - [`windowed`]: one that attends to everything, in windows of codes
 //! - [`patches`]: the solve of a few latents inside a language model's step
 
 pub mod chunked;
@@ -21,3 +22,4 @@ pub mod solver;
 pub mod stage;
 pub mod voice;
 pub mod window;
+pub mod windowed;
