@@ -20,6 +20,7 @@
 //! | `proxies`, `no_proxy` | [`Proxies`] of the environment |
 //! | `dialer`, `tunnel`, `tls`, `connection`, `pool` | connections: TCP, proxy, TLS, HTTP/1.1, reuse |
 //! | `byte_connection` | [`open_stream`]: a connection for another protocol |
+//! | `notice` | [`post`]: one request to a server of another kind |
 //! | `response` | judges the head of a response |
 //! | `answer_reader` | body to events: event stream or JSON |
 //! | `sse` | server-sent events |
@@ -60,6 +61,7 @@ mod failure;
 mod limits;
 mod models;
 mod no_proxy;
+mod notice;
 mod pool;
 mod proxies;
 mod quote;
@@ -82,6 +84,7 @@ pub use error::ChatError;
 pub use event::{ChatEvent, ExchangeStats, FinishReason, TokenUsage};
 pub use failure::{BoundedPart, ChatFailure, Peer, ProxyFailure, TimeLimit, TlsFailure};
 pub use limits::{Limits, TimeLimits};
+pub use notice::{NoticeError, post};
 pub use proxies::{Proxies, Proxy, ProxyError};
 pub use request::{ChatMessage, ChatRequest, FunctionTool, MaxTokensField, RequestError, ToolChoice};
 pub use retry::RetryPolicy;

@@ -1,4 +1,4 @@
-//! Jitter buffer for the RTP packets of one Opus stream: orders packets and reports losses.
+//! Jitter buffer for the RTP packets of one stream of Opus or G.711: orders packets and reports losses.
 //!
 //! The stream feeds a turn detector and a model, not a playout clock. So the next packet in order is released on arrival, and
 //! only a *gap* delays the packets behind it. The wait depends on the measured jitter, and is at most [`MAX_GAP_TIMEOUT`].
@@ -17,7 +17,7 @@ use bytes::Bytes;
 
 pub use super::jitter_stats::JitterStats;
 use super::lateness::Lateness;
-use super::opus::packet_duration;
+use super::packet_format::PacketFormat;
 use super::rtp_clock::{duration_to_ticks, signed_micros, tick_micros, ticks_to_duration};
 use super::rtp_steps::TimestampSteps;
 
@@ -33,8 +33,6 @@ pub const MAX_STALL: Duration = Duration::from_secs(2);
 const STALL_CONCEALMENT: Duration = Duration::from_millis(60);
 /// Minimum step of reported silence and stalls, so that packets of 2.5 ms do not make a pause expensive.
 const STEP: Duration = Duration::from_millis(20);
-/// Maximum length of a DTX packet in bytes: the encoder detected silence, and pauses.
-const DTX_BYTES: usize = 2;
 /// Maximum number of packets behind a gap; more end the wait at once. Half a second of the shortest packets: a clump.
 const DEPTH: usize = 200;
 /// Maximum number of buffered packets; beyond it the oldest are dropped and count as lost.
@@ -122,6 +120,7 @@ struct Cursor {
 /// Jitter buffer of one RTP stream.
 #[derive(Debug, Default)]
 pub struct JitterBuffer {
+    format: PacketFormat,
     packets: BTreeMap<u64, Buffered>,
     cursor: Option<Cursor>,
     /// True if the last released packet is silence: a stream that stops now has paused.
@@ -142,14 +141,19 @@ pub struct JitterBuffer {
 }
 
 impl JitterBuffer {
-    /// Creates an empty buffer.
+    /// Creates an empty buffer of Opus.
     pub fn new() -> Self {
         Self::default()
     }
 
+    /// Creates an empty buffer of another format.
+    pub fn of(format: PacketFormat) -> Self {
+        Self { format, ..Self::default() }
+    }
+
     /// Adds a packet on arrival: RTP sequence number, RTP timestamp (48 kHz) and payload.
     pub fn push(&mut self, sequence: u16, timestamp: u32, payload: Bytes, arrival: Instant) {
-        let Ok(duration) = packet_duration(&payload) else {
+        let Some(duration) = self.format.duration(&payload) else {
             self.stats.invalid += 1;
             return;
         };
@@ -181,7 +185,7 @@ impl JitterBuffer {
     /// the timestamp of the earlier one. Ignored if that packet is not missing.
     pub fn push_redundant(&mut self, sequence: u16, timestamp: u32, payload: Bytes, arrival: Instant) {
         let (Some((newest, _)), Some(cursor)) = (self.newest, self.cursor) else { return };
-        let Ok(duration) = packet_duration(&payload) else {
+        let Some(duration) = self.format.duration(&payload) else {
             self.stats.invalid += 1;
             return;
         };
@@ -280,7 +284,7 @@ impl JitterBuffer {
             duration: packet.duration,
             stalled: Duration::ZERO,
         });
-        self.paused = packet.payload.len() <= DTX_BYTES;
+        self.paused = self.format.begins_pause(&packet.payload);
         self.stats.released += 1;
         self.stats.copied += u64::from(packet.copy);
         JitterAction::Packet { sequence, payload: packet.payload }

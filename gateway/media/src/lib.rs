@@ -6,6 +6,7 @@
 //! | [`red`] | redundant packets (RFC 2198): each carries copies of earlier ones |
 //! | [`adaptation`] | bit rate, redundancy and encoder complexity, adapted to receiver reports and load |
 //! | [`jitter`] | jitter buffer: orders RTP packets and reports losses |
+//! | [`packet_format`] | formats of the packets that it orders |
 //! | `jitter_stats`, `rtp_clock` | its statistics; RTP ticks and durations |
 //! | `rtp_steps`, `lateness` | timestamps of senders that count otherwise, and packets that come in clumps |
 //! | [`dtmf`] | telephone keys in RTP |
@@ -91,6 +92,7 @@ pub mod mp3;
 mod network_tests;
 pub mod ogg;
 pub mod opus;
+pub mod packet_format;
 pub mod pauses;
 pub mod pcm;
 mod pitch;

@@ -60,7 +60,7 @@ impl Direction {
         matches!(self, Self::SendRecv | Self::RecvOnly)
     }
 
-    fn first_of(attributes: &[Attribute<'_>]) -> Option<Self> {
+    pub(crate) fn first_of(attributes: &[Attribute<'_>]) -> Option<Self> {
         attributes.iter().find_map(|attribute| Self::ALL.into_iter().find(|known| known.name() == attribute.name))
     }
 }

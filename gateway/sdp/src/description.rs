@@ -40,6 +40,8 @@ pub(crate) struct Section<'a> {
     /// Number of ports; usually 1.
     pub ports: u16,
     pub protocol: &'a str,
+    /// Value of its line `c=`.
+    pub connection: Option<&'a str>,
     /// Formats; at least one.
     pub formats: Vec<&'a str>,
     pub attributes: Vec<Attribute<'a>>,
@@ -48,6 +50,8 @@ pub(crate) struct Section<'a> {
 /// Session description in parts.
 #[derive(Debug)]
 pub(crate) struct Description<'a> {
+    /// Value of the session's line `c=`.
+    pub connection: Option<&'a str>,
     /// Attributes of the session.
     pub attributes: Vec<Attribute<'a>>,
     pub sections: Vec<Section<'a>>,
@@ -61,7 +65,7 @@ impl<'a> Description<'a> {
         if text.len() > MAX_BYTES {
             return Err(OfferFault::TooMany("bytes", MAX_BYTES).at(1));
         }
-        let mut description = Self { attributes: Vec::new(), sections: Vec::new(), last_line: 1 };
+        let mut description = Self { connection: None, attributes: Vec::new(), sections: Vec::new(), last_line: 1 };
         let mut candidates = 0;
         for (index, line) in text.trim_end_matches(['\r', '\n']).split('\n').enumerate() {
             description.last_line = index + 1;
@@ -123,6 +127,11 @@ impl<'a> Description<'a> {
                 }
                 attributes.push(attribute);
             }
+            'c' => {
+                let section = self.sections.last_mut();
+                let connection = section.map_or(&mut self.connection, |section| &mut section.connection);
+                connection.get_or_insert(letters.as_str());
+            }
             _ => {}
         }
         Ok(())
@@ -145,7 +154,7 @@ impl<'a> Section<'a> {
         if formats.is_empty() || !formats.iter().all(|format| is_token(format)) {
             return Err(syntax);
         }
-        Ok(Self { line, media, port, ports, protocol, formats, attributes: Vec::new() })
+        Ok(Self { line, media, port, ports, protocol, connection: None, formats, attributes: Vec::new() })
     }
 
     /// Returns the attributes of this name.

@@ -37,6 +37,15 @@ pub enum OfferFault {
     /// The audio section's transport is not SRTP with keys from DTLS, on one port.
     #[error("the audio section must be for one port of UDP/TLS/RTP/SAVPF")]
     AudioProtocol,
+    /// The audio section of a telephone is not plain RTP on one port.
+    #[error("the audio section must be for one port of RTP/AVP: SRTP of telephones is not served")]
+    PhoneProtocol,
+    /// The audio section of a telephone lists no codec that is served.
+    #[error("the audio section lists none of PCMU, PCMA and Opus")]
+    NoPhoneCodec,
+    /// The address of a telephone's sound is missing, or a name.
+    #[error("the audio section has no c=IN IP4 or IP6 with the address of one machine, and neither has the session")]
+    NoAddress,
     /// The audio section does not list Opus.
     #[error("the offer's audio section does not list Opus (opus/48000/2)")]
     NoOpus,

@@ -19,6 +19,7 @@
 //! | `fingerprint` | fingerprints of certificates, the strongest hash function of several |
 //! | `offer` | [`Offer`]: the decisions, and the offer for the library |
 //! | `answer` | the answer for the caller |
+//! | [`phone`] | offers of telephones, without ICE and DTLS, and their answers |
 
 mod answer;
 mod audio;
@@ -27,6 +28,7 @@ mod description;
 mod error;
 mod fingerprint;
 mod offer;
+pub mod phone;
 mod transport;
 
 pub use answer::LocalTransport;

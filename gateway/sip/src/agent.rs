@@ -1,0 +1,324 @@
+//! All calls of the user agent: commands, responses of other sides, and timers.
+
+use core::net::SocketAddr;
+use std::collections::{HashMap, VecDeque};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::time::Instant;
+
+use bytes::Bytes;
+use ipnet::IpNet;
+
+use crate::call::{Call, CallKey, MAX_OPEN, OpenRequest, Phase, RequestKind};
+use crate::event::{CallMedia, EndReason, SipEvent, SipOutput};
+use crate::message::{FirstLine, Message};
+use crate::reply::{ALLOW, Refusal, Reply, reply};
+use crate::resend::Resend;
+
+/// Settings of a user agent.
+#[derive(Debug, Clone)]
+pub struct AgentSettings {
+    /// Address that other sides reach us at.
+    pub local: SocketAddr,
+    /// Networks of those who may call. Empty for nobody.
+    pub peers: Vec<IpNet>,
+    /// Maximum number of calls, those included that ring, and those that ended within 32 s if there is room.
+    pub calls: usize,
+    /// Random number, the source of tags.
+    pub secret: u128,
+}
+
+/// Numbers of datagrams and requests since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AgentCounts {
+    /// Datagrams that are no messages.
+    pub unreadable: u64,
+    /// Requests of those who may not call.
+    pub forbidden: u64,
+    /// Calls that found no room.
+    pub full: u64,
+}
+
+/// Error of a command: the call has ended, or was answered already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("there is no such call, or it has been answered already")]
+pub struct UnknownCall;
+
+/// User agent of all calls.
+#[derive(Debug)]
+pub struct UserAgent {
+    pub(crate) settings: AgentSettings,
+    pub(crate) calls: HashMap<CallKey, Call>,
+    /// Calls by `Call-ID` and the other side's tag.
+    pub(crate) by_dialog: HashMap<(String, String), CallKey>,
+    output: VecDeque<SipOutput>,
+    /// Lower bound of the next timer.
+    next: Option<Instant>,
+    drawn: u64,
+    pub(crate) counts: AgentCounts,
+}
+
+impl UserAgent {
+    /// Creates a user agent without calls.
+    pub fn new(settings: AgentSettings) -> Self {
+        Self {
+            settings,
+            calls: HashMap::new(),
+            by_dialog: HashMap::new(),
+            output: VecDeque::new(),
+            next: None,
+            drawn: 0,
+            counts: AgentCounts::default(),
+        }
+    }
+
+    /// Takes a datagram that came from `from`.
+    pub fn receive(&mut self, datagram: &Bytes, from: SocketAddr, now: Instant) {
+        // Such datagrams only keep the path open.
+        if datagram.iter().all(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
+            return;
+        }
+        let Ok(message) = Message::read(datagram) else {
+            self.counts.unreadable += 1;
+            return;
+        };
+        match message.first.clone() {
+            FirstLine::Response(status) => self.on_response(status, &message, from, now),
+            FirstLine::Request(method) => self.on_request(&method, message, from, now),
+        }
+        self.note_timers();
+    }
+
+    /// Accepts a call that rings: our sound comes from and goes to `sound`. Returns the sound that both sides agreed on.
+    ///
+    /// # Errors
+    ///
+    /// The call was cancelled meanwhile.
+    pub fn accept(&mut self, key: CallKey, sound: SocketAddr, now: Instant) -> Result<CallMedia, UnknownCall> {
+        let headers = vec![self.contact(), ("Allow", ALLOW.to_owned())];
+        let call = self.calls.get_mut(&key).filter(|call| call.phase == Phase::Ringing).ok_or(UnknownCall)?;
+        call.phase = Phase::Accepted;
+        call.sound = Some(sound);
+        let description = call.offer.answer(call.description, sound);
+        let parts = Reply { tag: Some(&call.dialog.tag), headers, description: Some(&description) };
+        call.invite.response = reply(&call.invite.request, call.invite.from, 200, &parts);
+        call.invite.resend = Some(Resend::new(now));
+        let (media, to, response) = (CallMedia::of(&call.offer), call.invite.to, call.invite.response.clone());
+        self.send(to, response);
+        self.note_timers();
+        Ok(media)
+    }
+
+    /// Refuses a call that rings.
+    ///
+    /// # Errors
+    ///
+    /// The call was cancelled meanwhile.
+    pub fn reject(&mut self, key: CallKey, refusal: &Refusal, now: Instant) -> Result<(), UnknownCall> {
+        self.calls.get(&key).filter(|call| call.phase == Phase::Ringing).ok_or(UnknownCall)?;
+        self.refuse(key, refusal, now);
+        self.note_timers();
+        Ok(())
+    }
+
+    /// Ends a call, whatever its state. Does nothing if it is over.
+    pub fn hang_up(&mut self, key: CallKey, now: Instant) {
+        match self.calls.get_mut(&key).map(|call| call.phase) {
+            Some(Phase::Ringing) => self.refuse(key, &Refusal::new(480, ""), now),
+            // Only a confirmed call may be ended (RFC 3261, 15).
+            Some(Phase::Accepted) => {
+                if let Some(call) = self.calls.get_mut(&key) {
+                    call.hang_up = true;
+                }
+            }
+            Some(Phase::Confirmed) => self.say_bye(key, now),
+            Some(Phase::Refused | Phase::Over) | None => {}
+        }
+        self.note_timers();
+    }
+
+    /// Asks the other side to call `target` in our place; [`SipEvent::Transferred`] follows.
+    ///
+    /// # Errors
+    ///
+    /// The call is not confirmed, or too many requests are open.
+    pub fn transfer(&mut self, key: CallKey, target: &str, now: Instant) -> Result<(), UnknownCall> {
+        let headers = [self.contact(), ("Refer-To", format!("<{target}>"))];
+        self.request(key, RequestKind::Refer, &headers, now)?;
+        self.note_timers();
+        Ok(())
+    }
+
+    /// Returns the next output; call after each other method, until it returns `None`.
+    pub fn poll(&mut self) -> Option<SipOutput> {
+        self.output.pop_front()
+    }
+
+    /// Returns the time at which [`Self::advance`] has something to do.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.next
+    }
+
+    /// Advances the timers to `now`.
+    pub fn advance(&mut self, now: Instant) {
+        if self.next.is_none_or(|next| now < next) {
+            return;
+        }
+        let due: Vec<CallKey> = self
+            .calls
+            .iter()
+            .filter(|(_, call)| call.due().is_some_and(|due| due <= now))
+            .map(|(key, _)| *key)
+            .collect();
+        for key in due {
+            let Some(call) = self.calls.get_mut(&key) else { continue };
+            let step = call.step(now);
+            for (to, bytes) in step.again {
+                self.send(to, bytes);
+            }
+            if step.unconfirmed {
+                self.say_bye(key, now);
+                self.event(key, SipEvent::Ended(EndReason::Unconfirmed));
+            }
+            for kind in step.unanswered {
+                self.answered(key, kind, 408);
+            }
+            if step.is_done {
+                self.evict(key);
+            }
+        }
+        self.note_timers();
+    }
+
+    /// Number of calls that are not over.
+    pub fn active(&self) -> usize {
+        self.calls.values().filter(|call| !matches!(call.phase, Phase::Over | Phase::Refused)).count()
+    }
+
+    /// Returns the numbers since the start.
+    pub fn counts(&self) -> AgentCounts {
+        self.counts
+    }
+
+    fn on_response(&mut self, status: u16, message: &Message, from: SocketAddr, now: Instant) {
+        let branch = message.branch();
+        let is_open = |call: &Call| call.open.iter().position(|request| request.branch == branch);
+        let found = self.calls.iter().find_map(|(key, call)| is_open(call).map(|place| (*key, place)));
+        let Some((key, place)) = found.filter(|_| self.is_peer(from)) else { return };
+        // A provisional response says only that the other side is there.
+        if status < 200 {
+            return;
+        }
+        let Some(call) = self.calls.get_mut(&key) else { return };
+        let kind = call.open.swap_remove(place).kind;
+        self.answered(key, kind, status);
+        if kind == RequestKind::Refer && status == 481 {
+            self.end(key, EndReason::Bye, now);
+        }
+    }
+
+    /// Notes the final status of a request of ours.
+    fn answered(&mut self, key: CallKey, kind: RequestKind, status: u16) {
+        match kind {
+            RequestKind::Bye => {}
+            // 202 means that the other side tries; its news follow.
+            RequestKind::Refer if (200..300).contains(&status) => {}
+            RequestKind::Refer => self.event(key, SipEvent::Transferred(status)),
+        }
+    }
+
+    /// Sends the final refusal of a call that rings.
+    pub(crate) fn refuse(&mut self, key: CallKey, refusal: &Refusal, now: Instant) {
+        let Some(call) = self.calls.get_mut(&key) else { return };
+        call.phase = Phase::Refused;
+        let parts = Reply { tag: Some(&call.dialog.tag), headers: refusal.headers(), description: None };
+        call.invite.response = reply(&call.invite.request, call.invite.from, refusal.status, &parts);
+        call.invite.resend = Some(Resend::new(now));
+        let (to, response) = (call.invite.to, call.invite.response.clone());
+        self.send(to, response);
+    }
+
+    /// Ends a confirmed call from our side.
+    pub(crate) fn say_bye(&mut self, key: CallKey, now: Instant) {
+        // Without room for a request the other side learns of the end when it sends one.
+        let _ = self.request(key, RequestKind::Bye, &[], now);
+        if let Some(call) = self.calls.get_mut(&key) {
+            call.finish(now);
+        }
+    }
+
+    /// Ends a call by the other side.
+    pub(crate) fn end(&mut self, key: CallKey, reason: EndReason, now: Instant) {
+        let Some(call) = self.calls.get_mut(&key) else { return };
+        if call.phase != Phase::Over {
+            call.finish(now);
+            self.event(key, SipEvent::Ended(reason));
+        }
+    }
+
+    /// Sends a request within a call.
+    fn request(
+        &mut self,
+        key: CallKey,
+        kind: RequestKind,
+        headers: &[(&'static str, String)],
+        now: Instant,
+    ) -> Result<(), UnknownCall> {
+        let (branch, local) = (format!("z9hG4bK{}", self.draw()), self.settings.local);
+        let may_send =
+            |call: &&mut Call| matches!(call.phase, Phase::Confirmed | Phase::Accepted) && call.open.len() < MAX_OPEN;
+        let call = self.calls.get_mut(&key).filter(may_send).ok_or(UnknownCall)?;
+        let method = match kind {
+            RequestKind::Bye => "BYE",
+            RequestKind::Refer => "REFER",
+        };
+        let bytes = call.dialog.request(method, &branch, local, headers);
+        call.open.push(OpenRequest { branch, kind, bytes: bytes.clone(), resend: Resend::new(now) });
+        let hop = call.dialog.hop;
+        self.send(hop, bytes);
+        Ok(())
+    }
+
+    pub(crate) fn evict(&mut self, key: CallKey) {
+        self.calls.remove(&key);
+        self.by_dialog.retain(|_, of| *of != key);
+    }
+
+    pub(crate) fn send(&mut self, to: SocketAddr, bytes: Bytes) {
+        self.output.push_back(SipOutput::Datagram(to, bytes));
+    }
+
+    pub(crate) fn event(&mut self, key: CallKey, event: SipEvent) {
+        self.output.push_back(SipOutput::Event(key, event));
+    }
+
+    pub(crate) fn is_peer(&self, address: SocketAddr) -> bool {
+        let ip = address.ip().to_canonical();
+        self.settings.peers.iter().any(|network| network.contains(&ip))
+    }
+
+    /// Our agent's address, for the other side's requests.
+    pub(crate) fn contact(&self) -> (&'static str, String) {
+        ("Contact", format!("<sip:{}>", self.settings.local))
+    }
+
+    /// Draws a text that nobody can foresee.
+    pub(crate) fn draw(&mut self) -> String {
+        self.drawn += 1;
+        self.tag_of(&self.drawn.to_string(), "")
+    }
+
+    /// Derives a tag from texts, always the same one.
+    pub(crate) fn tag_of(&self, a: &str, b: &str) -> String {
+        let hash = |half: u8| {
+            let mut hasher = DefaultHasher::new();
+            (self.settings.secret, half, a, b).hash(&mut hasher);
+            hasher.finish()
+        };
+        format!("{:016x}{:016x}", hash(0), hash(1))
+    }
+
+    /// Notes the next time of a timer.
+    fn note_timers(&mut self) {
+        self.next = self.calls.values().filter_map(Call::due).min();
+    }
+}

@@ -1,0 +1,39 @@
+//! User agent of telephone calls over SIP (RFC 3261), on UDP. No I/O and no clock: (datagram or command, now) -> datagrams
+//! and events.
+//!
+//! Messages are read by `ezk-sip-types`, within limits before it. Transactions and dialogs are here, because every table
+//! has to be bounded: a request that is refused at the door leaves no state.
+//!
+//! | file | content |
+//! |---|---|
+//! | `message` | [`Message`]: a datagram, read |
+//! | `error` | [`MessageError`] |
+//! | `reply` | responses to a request |
+//! | `dialog` | names, route and numbers of both sides of a call, and requests within it |
+//! | `bounds` | bounds of messages |
+//! | `resend` | times of retransmission |
+//! | `call` | one call of the user agent |
+//! | `agent` | [`UserAgent`]: all calls, their commands and timers |
+//! | `incoming` | requests that begin, cancel or probe |
+//! | `within` | requests within a call |
+//! | `event` | [`SipEvent`], [`SipOutput`] |
+
+mod agent;
+mod bounds;
+mod call;
+mod dialog;
+mod error;
+mod event;
+mod incoming;
+mod message;
+mod reply;
+mod resend;
+mod within;
+
+pub use agent::{AgentCounts, AgentSettings, UnknownCall, UserAgent};
+pub use bounds::{MAX_BYTES, MAX_LINES};
+pub use call::CallKey;
+pub use error::MessageError;
+pub use event::{CallMedia, EndReason, Invitation, SipEvent, SipOutput};
+pub use message::Message;
+pub use reply::Refusal;
