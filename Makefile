@@ -74,8 +74,13 @@ test-cluster:  ## Test many nodes: the directory over a simulated network, serve
 	$(CARGO) test --release --workspace --features repartee/cluster --test cluster_processes --no-run
 	timeout --foreground 600 $(CARGO) test --release --workspace --features repartee/cluster --test cluster_processes -- --nocapture --test-threads=1
 
+test-phone:  ## Test telephone calls over SIP, also with sipp and baresip, which it unpacks from Debian's packages (docs/telephone.md)
+	@$(SETUP) build load tests phones
+	$(CARGO) test --release --workspace --test agent
+	$(CARGO) test --release --workspace --test realtime sip::
+
 test-long:  ## Run all tests, including the long ones and `make test-cuda`; writes target/report/test-long.txt
-	@$(SETUP) build load tests prometheus recipe cuda fuzz thinkers
+	@$(SETUP) build load tests phones prometheus recipe cuda fuzz thinkers
 	@CARGO=$(CARGO) scripts/dated-report.sh $(REPORT)/test-long.txt scripts/test-long.sh
 
 test-hostile:  ## Ask questions over websocket and WebRTC while each attack of a table runs, 8 minutes (ARGS="--only long-prompts"); `make test` runs the quick half; writes target/report/hostile.json

@@ -2,7 +2,7 @@
 # Runs every test, including the long ones: those of the workspace (with the simulated CUDA device's own), those of the feature `cuda`, each
 # step of the demo model's recipe on seconds of data, then each fuzz target for a minute.
 #
-# Usage: test-long.sh    Needs the parts build, load, tests, recipe, cuda, fuzz and thinkers of setup.sh. Runs all of them, also when some fail.
+# Usage: test-long.sh    Needs the parts build, load, tests, phones, recipe, cuda, fuzz and thinkers of setup.sh. Runs all of them, also when some fail.
 
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit

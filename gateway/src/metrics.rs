@@ -261,7 +261,7 @@ impl Metrics {
         ] {
             self.requests.refused.with_label_values(&[reason]);
         }
-        for transport in ["webrtc", "websocket", "telephone"] {
+        for transport in ["webrtc", "websocket", "telephone", "sip"] {
             self.calls.with_label_values(&[transport, "hangup"]);
         }
         self.errors.with_label_values(&[ErrorKind::Internal.code()]);

@@ -7,7 +7,9 @@
 //! - `load`: loading from a file, the environment and the command line
 //! - `print`: printing the effective settings as TOML
 //! - `renamed`: old names of settings
+//! - `seconds`: durations as numbers of seconds
 //! - `secret`: settings that are never printed
+//! - `sip`: settings of telephone calls over SIP; `check_sip`: their checks
 //! - `think_source`: folder or URL of a cascade's language model
 //! - `turn_model`: turn-detection model
 //!
@@ -15,13 +17,16 @@
 
 mod check;
 mod check_cluster;
+mod check_sip;
 mod cluster;
 mod files;
 mod load;
 mod print;
 mod renamed;
+mod seconds;
 mod secret;
 mod settings;
+mod sip;
 mod think_source;
 mod turn_model;
 
@@ -35,6 +40,7 @@ pub use settings::{
     TelemetryConfig, TelephonyConfig, TlsConfig, TokenLimitField, TurnDetectionConfig, TurnServerConfig, UsageConfig,
     VoiceConfig, WebRtcConfig,
 };
+pub use sip::SipConfig;
 pub use think_source::ThinkSource;
 pub use turn_model::TurnModelSource;
 

@@ -9,7 +9,9 @@ use repartee_engine::EngineConfig;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
 use super::cluster::ClusterConfig;
+use super::seconds;
 use super::secret::Secret;
+use super::sip::SipConfig;
 use super::think_source::ThinkSource;
 use super::turn_model::TurnModelSource;
 use crate::auth::KeySet;
@@ -60,8 +62,10 @@ pub struct Config {
     pub proxy: ProxyConfig,
     /// Settings of WebRTC calls.
     pub webrtc: WebRtcConfig,
-    /// Settings of telephone calls.
+    /// Settings of telephone calls over Media Streams.
     pub telephony: TelephonyConfig,
+    /// Settings of telephone calls over SIP.
+    pub sip: SipConfig,
     /// Settings of a node that shares calls with others.
     pub cluster: ClusterConfig,
     /// Settings of the log.
@@ -347,6 +351,7 @@ impl Default for Config {
             proxy: ProxyConfig::default(),
             webrtc: WebRtcConfig::default(),
             telephony: TelephonyConfig::default(),
+            sip: SipConfig::default(),
             cluster: ClusterConfig::default(),
             log: LogConfig::default(),
             telemetry: TelemetryConfig::default(),
@@ -469,30 +474,4 @@ fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::
     let explain =
         |_| de::Error::custom(format!("`{text}` is no address: write 127.0.0.1:8080, localhost:8080 or [::1]:8080"));
     named.as_ref().unwrap_or(&text).parse().map_err(explain)
-}
-
-/// Serde of durations as a number of seconds.
-mod seconds {
-    use std::time::Duration;
-
-    use serde::{Deserialize, Deserializer, Serializer, de};
-
-    /// Maximum of one year, so that adding it to a clock never overflows.
-    const LONGEST: u64 = 365 * 24 * 3_600;
-
-    pub fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-        if duration.subsec_nanos() == 0 {
-            serializer.serialize_u64(duration.as_secs())
-        } else {
-            serializer.serialize_f64(duration.as_secs_f64())
-        }
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-        let seconds = f64::deserialize(deserializer)?;
-        Duration::try_from_secs_f64(seconds)
-            .ok()
-            .filter(|duration| *duration <= Duration::from_secs(LONGEST))
-            .ok_or_else(|| de::Error::custom(format!("{seconds} is not within 0 to {LONGEST} seconds, a year")))
-    }
 }

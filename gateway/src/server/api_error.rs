@@ -53,6 +53,24 @@ impl ApiError {
         self.error.is_server_error()
     }
 
+    /// Returns the message for a person.
+    #[cfg(feature = "phone")]
+    pub fn message(&self) -> &str {
+        &self.error.message
+    }
+
+    /// Returns the status of the response.
+    #[cfg(feature = "phone")]
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// Returns the time after which the client may try again.
+    #[cfg(feature = "phone")]
+    pub fn retry_time(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
     /// Sets the header `Retry-After`.
     pub fn retry_after(mut self, after: Duration) -> Self {
         self.retry_after = Some(after);

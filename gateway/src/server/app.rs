@@ -18,6 +18,8 @@ use super::caller::Caller;
 use super::origin::OriginPolicy;
 use super::processor_share::ProcessorShares;
 use super::readiness::{Readiness, ServerPhase};
+#[cfg(feature = "phone")]
+use super::sip::SipService;
 use super::watchdog::LatenessHandle;
 use crate::admission::{Admission, AdmissionError, Permit};
 use crate::auth::KeySet;
@@ -77,6 +79,9 @@ pub(crate) struct AppState {
     pub(super) udp_mux: UdpMux,
     /// Calls by id.
     pub(super) calls: CallRegistry,
+    /// Signalling of telephone calls over SIP; `None` without `sip.listen`.
+    #[cfg(feature = "phone")]
+    pub(super) sip: Option<Arc<SipService>>,
     /// This node's part in a cluster, once it has joined one.
     #[cfg(feature = "cluster")]
     pub(super) cluster: std::sync::OnceLock<crate::cluster::membership::Membership>,

@@ -17,6 +17,8 @@ use super::app::AppState;
 use super::byte_budget::ByteBudget;
 use super::call_registry::CallRegistry;
 use super::connections::{ConnectionLimiter, RESERVE};
+#[cfg(feature = "phone")]
+use super::control::AbortOnDrop;
 use super::control::ControlThread;
 use super::descriptors::{self, DescriptorShares, SpareDescriptors};
 use super::keyless::LocalOnlyPolicy;
@@ -27,6 +29,8 @@ use super::readiness::{Readiness, ShutdownProgress};
 use super::request_log::RequestLog;
 use super::routes::{self, RouterSwitch};
 use super::serving::{ControlRoutes, Server};
+#[cfg(feature = "phone")]
+use super::sip;
 use super::start_error::ServerStartError;
 use super::tls::{self, CertificateResolver};
 use super::usage;
@@ -63,6 +67,8 @@ pub struct StartingServer {
     judge: Option<TurnModelPool>,
     traces: TraceExporter,
     udp_mux: UdpMux,
+    #[cfg(feature = "phone")]
+    sip: Option<sip::SipSocket>,
     metrics: RequestMetrics,
     keyless: Arc<LocalOnlyPolicy>,
     readiness: Arc<Readiness>,
@@ -90,6 +96,8 @@ impl StartingServer {
             let webrtc = webrtc_settings(&config.webrtc, address.ip());
             let udp = webrtc.udp;
             let udp_mux = UdpMux::bind(webrtc).map_err(|error| ServerStartError::Udp { address: udp, error })?;
+            #[cfg(feature = "phone")]
+            let sip = sip::bind(&config.sip).map_err(|error| sip_error(&config, error))?;
             let judge = turn_judge(&config.turns)?;
             let traces =
                 config.telemetry.otlp_endpoint.as_deref().map(TraceExporter::otlp).transpose()?.unwrap_or_default();
@@ -160,6 +168,8 @@ impl StartingServer {
                 judge,
                 traces,
                 udp_mux,
+                #[cfg(feature = "phone")]
+                sip,
                 metrics,
                 keyless,
                 readiness,
@@ -230,6 +240,8 @@ impl StartingServer {
                 judge,
                 traces,
                 udp_mux,
+                #[cfg(feature = "phone")]
+                sip,
                 keyless,
                 readiness,
                 accepting,
@@ -244,6 +256,10 @@ impl StartingServer {
             let (alive, calls_ended) = mpsc::channel(1);
             let usage = Arc::new(UsageLedger::new(&engine.info().name, config.usage.days, used, usage::today()));
             readiness.set_engine(engine.clone());
+            #[cfg(feature = "phone")]
+            let service = sip.as_ref().map(|socket| socket.service(&config.sip)).transpose();
+            #[cfg(feature = "phone")]
+            let (service, commands) = service.map_err(|error| sip_error(&config, error))?.unzip();
             let app = AppState {
                 origins: OriginPolicy::new(&config.browser, !config.api_keys.is_empty()),
                 admission: Admission::new(config.limits.clone()),
@@ -266,11 +282,22 @@ impl StartingServer {
                 traces,
                 udp_mux,
                 calls: CallRegistry::default(),
+                #[cfg(feature = "phone")]
+                sip: service.map(Arc::new),
                 #[cfg(feature = "cluster")]
                 cluster: std::sync::OnceLock::new(),
                 alive: alive.downgrade(),
             };
             let app = Arc::new(app);
+            #[cfg(feature = "phone")]
+            let signalling = match sip.zip(commands) {
+                Some((socket, commands)) => {
+                    let task =
+                        sip::spawn(app.clone(), socket, commands).map_err(|error| sip_error(&app.config, error))?;
+                    Some(AbortOnDrop(task.abort_handle()))
+                }
+                None => None,
+            };
             Ok(Server {
                 address,
                 certificates,
@@ -283,6 +310,8 @@ impl StartingServer {
                 health,
                 alive,
                 calls_ended,
+                #[cfg(feature = "phone")]
+                signalling,
                 #[cfg(feature = "cluster")]
                 member,
                 #[cfg(feature = "cluster")]
@@ -313,6 +342,12 @@ fn listen_on(control: &ControlThread, address: SocketAddr) -> Result<(TcpListene
         Ok((listener, address))
     };
     bind().map_err(|error| ServerStartError::Listen { address, error })
+}
+
+/// Error of the signalling's socket.
+#[cfg(feature = "phone")]
+fn sip_error(config: &Config, error: io::Error) -> ServerStartError {
+    ServerStartError::Sip { address: config.sip.listen.unwrap_or(config.listen), error }
 }
 
 /// Opens the voice store and enrols the stored voices again, which takes the model some time for each.

@@ -19,6 +19,7 @@
 //! - `realtime`: `GET /v1/realtime`, the websocket
 //! - `calls`, `call_registry`: `POST /v1/realtime/calls`, WebRTC
 //! - `telephony`, `stream_signature`: `GET /v1/telephony/media-stream`, telephone calls
+//! - `sip`: with the feature `phone`, telephone calls over SIP
 //! - `chat`: `POST /v1/chat/completions`, one question in one upload
 //! - `speech`: `POST /v1/audio/speech`, speech synthesis of a given text
 //! - `transcription`: `POST /v1/audio/transcriptions` and `/translations`, what is said in a sound file
@@ -77,6 +78,8 @@ mod request_log;
 mod routes;
 mod serving;
 mod shutdown;
+#[cfg(feature = "phone")]
+mod sip;
 mod speech;
 mod start_error;
 mod stream_signature;

@@ -60,6 +60,9 @@ pub struct Server {
     pub(super) alive: mpsc::Sender<()>,
     /// Closed once every clone of `alive` is dropped.
     pub(super) calls_ended: mpsc::Receiver<()>,
+    /// Task of the signalling of telephone calls.
+    #[cfg(feature = "phone")]
+    pub(super) signalling: Option<AbortOnDrop>,
     /// Cluster that it joins when it serves.
     #[cfg(feature = "cluster")]
     pub(super) member: Option<crate::cluster::ClusterMember>,
@@ -118,6 +121,14 @@ impl Server {
         self.health
     }
 
+    /// Returns the address of telephone calls over SIP; `None` if there are none.
+    pub fn sip_addr(&self) -> Option<SocketAddr> {
+        #[cfg(feature = "phone")]
+        return self.app.sip.as_ref().map(|sip| sip.address());
+        #[cfg(not(feature = "phone"))]
+        None
+    }
+
     /// Returns a handle that tells what is left of the shutdown.
     pub fn shutdown_progress(&self) -> ShutdownProgress {
         ShutdownProgress(self.app.readiness.clone())
@@ -163,6 +174,8 @@ impl Server {
         Box::pin(async move {
             #[cfg(feature = "cluster")]
             let (address, member, nodes) = (self.address, self.member, self.nodes);
+            #[cfg(feature = "phone")]
+            let signalling = self.signalling;
             let Self { app, keyless, accepting, control, control_routes, alive, mut calls_ended, .. } = self;
             let readiness = app.readiness.clone();
             let serving = async move {
@@ -194,6 +207,8 @@ impl Server {
                 readiness.set_phase(ServerPhase::Closing);
                 accepting.end.send_replace(true);
                 accepting.task.await.map_err(io::Error::other)?;
+                #[cfg(feature = "phone")]
+                drop(signalling);
                 readiness.set_phase(ServerPhase::Flushing);
                 let flush = move || {
                     usage::save(&app);
@@ -230,8 +245,19 @@ fn guarded(routes: Router<Arc<AppState>>, app: &Arc<AppState>, keyless: &Arc<Loc
         .with_state(app.clone())
 }
 
+/// Requests about telephone calls over SIP.
+fn phone_routes() -> Router<Arc<AppState>> {
+    #[cfg(feature = "phone")]
+    return Router::new()
+        .route("/v1/realtime/calls/{call}/accept", post(super::sip::control::accept))
+        .route("/v1/realtime/calls/{call}/reject", post(super::sip::control::reject))
+        .route("/v1/realtime/calls/{call}/refer", post(super::sip::control::refer));
+    #[cfg(not(feature = "phone"))]
+    Router::new()
+}
+
 fn router(app: Arc<AppState>, keyless: Arc<LocalOnlyPolicy>) -> Router {
-    let guarded = Router::new()
+    let guarded = phone_routes()
         .route("/v1/realtime", get(realtime::websocket))
         .route("/v1/realtime/calls", get(calls::list).post(calls::create))
         .route("/v1/realtime/calls/{call}/hangup", post(calls::hang_up))

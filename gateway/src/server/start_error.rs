@@ -58,6 +58,14 @@ pub enum ServerStartError {
         /// Error of the operating system.
         error: io::Error,
     },
+    /// The UDP address of telephone calls cannot be bound.
+    #[error("sip.listen: cannot use the UDP address {address}: {error}")]
+    Sip {
+        /// Address of the socket.
+        address: SocketAddr,
+        /// Error of the operating system.
+        error: io::Error,
+    },
     /// The exporter of traces cannot be built.
     #[error("telemetry.otlp_endpoint: {0}")]
     Traces(#[from] ExporterBuildError),

@@ -2,7 +2,10 @@
 
 pub mod ping_limit;
 pub mod relay;
+pub mod rtp_time_limit;
 pub mod sideband;
+#[cfg(feature = "phone")]
+pub mod sip;
 pub mod telephony;
 pub mod webrtc;
 pub mod websocket;

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 /// Settings outside of `[limits]` that limit a client, too.
 const OTHER_LIMITS: &[&str] = &[
+    "sip.decide_within_s",
     "stalled_after_s",
     "ping_every_s",
     "drain_s",

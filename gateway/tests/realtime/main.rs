@@ -8,6 +8,7 @@ mod formats;
 mod hearing;
 mod lifecycle;
 mod offers;
+mod sip;
 mod telephone;
 mod thinker;
 mod turn;

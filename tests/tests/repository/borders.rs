@@ -21,6 +21,7 @@ const MAY_NEED: &[(&str, &[&str])] = &[
             "repartee-realtime",
             "repartee-report",
             "repartee-sdp",
+            "repartee-sip",
             "repartee-spoken",
         ],
     ),
@@ -71,6 +72,7 @@ const MAY_NEED: &[(&str, &[&str])] = &[
     ("repartee-load", &["repartee-report"]),
     ("repartee-report", &[]),
     ("repartee-sdp", &[]),
+    ("repartee-sip", &["repartee-sdp"]),
     ("repartee-simcuda", &[]),
     ("repartee-spoken", &[]),
     ("repartee-testkit", &["repartee-engine-api"]),
@@ -95,6 +97,7 @@ const WITHOUT_NETWORK: &[&str] = &[
     "repartee-report",
     "repartee-sdp",
     "repartee-simcuda",
+    "repartee-sip",
     "repartee-text",
     "repartee-spoken",
 ];
@@ -168,6 +171,7 @@ const PURE: &[&str] = &[
     "gateway/protocol/src",
     "gateway/realtime/src",
     "gateway/sdp/src",
+    "gateway/sip/src",
 ];
 
 /// Words that must not occur in pure sources.
@@ -197,6 +201,7 @@ const SHIPPED: &[&str] = &[
     "gateway/protocol/src",
     "gateway/realtime/src",
     "gateway/sdp/src",
+    "gateway/sip/src",
     "gateway/src",
     "kernels/src",
     "loadtest/src",

@@ -12,9 +12,9 @@ use repartee_media::opus::{OpusDecoder, OpusError, packet_duration};
 use repartee_media::red::{self, PacketCopy, RedPayload};
 
 use super::call::PayloadTypes;
-use super::rtp_time_limit::RtpTimeLimit;
 use crate::call::TransportEvent;
 use crate::metrics::Metrics;
+use crate::transport::rtp_time_limit::RtpTimeLimit;
 
 /// Silence of the active track after which another track replaces it.
 const TRACK_TIMEOUT: Duration = Duration::from_millis(500);

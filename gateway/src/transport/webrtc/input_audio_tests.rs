@@ -3,8 +3,8 @@
 use repartee_media::opus::OpusEncoder;
 use repartee_testkit::signal::{dominant_frequency, sine};
 
-use super::super::rtp_time_limit::MAX_AHEAD;
 use super::*;
+use crate::transport::rtp_time_limit::MAX_AHEAD;
 
 const MS: Duration = Duration::from_millis(1);
 

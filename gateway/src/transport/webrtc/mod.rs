@@ -28,7 +28,7 @@
 //! | `addresses` | the addresses of this machine |
 //! | `reports` | RTCP: loss, jitter and round trip of our audio |
 //! | `transport` | [`WebRtcTransport`]: the connection as the call's task sees it |
-//! | `input_audio`, `rtp_time_limit` | jitter buffer and decoder, and the limit of what packets claim |
+//! | `input_audio` | jitter buffer and decoder |
 //! | `output_audio` | playout clock |
 //! | `packet_encoder` | encoder, on the sending task |
 //! | `peer_certificate` | the caller's certificate against the fingerprints of its offer |
@@ -68,7 +68,6 @@ mod peer_certificate;
 mod peer_connection;
 mod probe_budget;
 mod reports;
-mod rtp_time_limit;
 mod settings;
 mod srtp_state;
 mod ssrcs;

@@ -3,14 +3,14 @@
 use std::time::{Duration, Instant};
 
 /// Maximum lead of the packets' total duration over the time passed. A packet of two bytes may declare 120 ms.
-pub(super) const MAX_AHEAD: Duration = Duration::from_secs(1);
+pub const MAX_AHEAD: Duration = Duration::from_secs(1);
 /// Tolerance of the sender's clock: it may be fast by one part in this number.
 const CLOCK_ERROR: u32 = 1_000;
 
 /// Limit on the total duration that a caller's packets declare. Time that has passed without packets is no such claim: on a network
 /// that delivers in clumps they still come.
 #[derive(Debug, Default)]
-pub(super) struct RtpTimeLimit {
+pub struct RtpTimeLimit {
     begun: Option<Instant>,
     /// Duration of packets, and of losses between them.
     claimed: Duration,

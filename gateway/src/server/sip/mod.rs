@@ -1,0 +1,20 @@
+//! Telephone calls over SIP: the signalling's socket, and each call from its invitation to its end.
+//!
+//! - `service`: [`SipService`], what calls and requests ask of the signalling
+//! - `signalling`: the task that owns the socket and the user agent
+//! - `phone_call`: one call: decision, admission, session, end
+//! - `ringing`: calls that wait for a decision, and those that run, by their ids
+//! - `webhook`: the operator's program learns of a call
+//! - [`control`]: its requests: accept, reject, refer
+//!
+//! The protocol is in `repartee_sip`, the sound in `transport::sip`.
+
+pub(super) mod control;
+mod phone_call;
+mod ringing;
+mod service;
+mod signalling;
+mod webhook;
+
+pub(super) use service::SipService;
+pub(super) use signalling::{SipSocket, bind, spawn};

@@ -1,0 +1,77 @@
+//! Commands of calls and requests to the signalling.
+
+use std::net::{IpAddr, SocketAddr};
+
+use repartee_sip::{CallKey, CallMedia, Refusal, UnknownCall};
+use tokio::sync::{mpsc, oneshot};
+
+use super::ringing::NamedCalls;
+use crate::transport::sip::{Line, PortRange};
+
+/// Commands that may wait. A sender waits for room.
+const QUEUE: usize = 256;
+
+/// Command to the signalling.
+#[derive(Debug)]
+pub(in crate::server) enum SipCommand {
+    /// Accepts a call whose sound is at this address of ours.
+    Accept(CallKey, SocketAddr, oneshot::Sender<Result<(CallMedia, Line), UnknownCall>>),
+    /// Refuses a call that rings.
+    Reject(CallKey, Refusal),
+    /// Asks the other side to call this address in our place.
+    Refer(CallKey, String, oneshot::Sender<Result<(), UnknownCall>>),
+    /// Ends a call; the answer comes once the end is sent.
+    HangUp(CallKey, oneshot::Sender<()>),
+}
+
+/// Signalling, as calls and requests see it.
+#[derive(Debug)]
+pub(crate) struct SipService {
+    /// Address of the signalling, as others reach it.
+    pub(super) address: SocketAddr,
+    /// Address that sockets of sound bind to.
+    pub(super) bind: IpAddr,
+    pub(super) ports: PortRange,
+    /// Calls that requests may name.
+    pub(super) named: NamedCalls,
+    commands: mpsc::Sender<SipCommand>,
+}
+
+impl SipService {
+    pub(super) fn new(address: SocketAddr, bind: IpAddr, ports: PortRange) -> (Self, mpsc::Receiver<SipCommand>) {
+        let (commands, receiver) = mpsc::channel(QUEUE);
+        (Self { address, bind, ports, named: NamedCalls::default(), commands }, receiver)
+    }
+
+    /// Address of the signalling.
+    pub(in crate::server) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Accepts a call.
+    pub(super) async fn accept(&self, key: CallKey, sound: SocketAddr) -> Result<(CallMedia, Line), UnknownCall> {
+        let (reply, answer) = oneshot::channel();
+        self.commands.send(SipCommand::Accept(key, sound, reply)).await.map_err(|_| UnknownCall)?;
+        answer.await.map_err(|_| UnknownCall)?
+    }
+
+    /// Refuses a call.
+    pub(super) async fn reject(&self, key: CallKey, refusal: Refusal) {
+        // Without the signalling there is no call.
+        let _ = self.commands.send(SipCommand::Reject(key, refusal)).await;
+    }
+
+    /// Asks the other side of a call to call `target` in our place.
+    pub(super) async fn refer(&self, key: CallKey, target: String) -> Result<(), UnknownCall> {
+        let (reply, answer) = oneshot::channel();
+        self.commands.send(SipCommand::Refer(key, target, reply)).await.map_err(|_| UnknownCall)?;
+        answer.await.map_err(|_| UnknownCall)?
+    }
+
+    /// Ends a call, and waits until the end is sent.
+    pub(super) async fn hang_up(&self, key: CallKey) {
+        let (reply, sent) = oneshot::channel();
+        let _ = self.commands.send(SipCommand::HangUp(key, reply)).await;
+        let _ = sent.await;
+    }
+}

@@ -1,0 +1,206 @@
+//! Task of the signalling: owns the socket and the user agent.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use repartee_sip::{AgentCounts, AgentSettings, CallKey, MAX_BYTES, SipEvent, SipOutput, UserAgent};
+use tokio::net::UdpSocket;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::sleep_until;
+
+use super::phone_call;
+use super::service::{SipCommand, SipService};
+use crate::config::SipConfig;
+use crate::server::app::AppState;
+use crate::telemetry::log;
+use crate::transport::sip::{LineControl, PortRange, line};
+
+/// Calls beside the engine's sessions: those that ring, and those that end.
+const SPARE_CALLS: usize = 64;
+/// Datagrams that are read before the commands have their turn.
+const BURST: usize = 64;
+
+/// Socket of the signalling, before the server serves.
+#[derive(Debug)]
+pub(in crate::server) struct SipSocket {
+    socket: std::net::UdpSocket,
+    /// Address as others reach it.
+    address: SocketAddr,
+}
+
+/// Binds the signalling's socket; `None` without `sip.listen`.
+pub(in crate::server) fn bind(config: &SipConfig) -> io::Result<Option<SipSocket>> {
+    let (Some(listen), Some(announced)) = (config.listen, config.announced()) else { return Ok(None) };
+    let socket = std::net::UdpSocket::bind(listen)?;
+    socket.set_nonblocking(true)?;
+    let address = SocketAddr::new(announced, socket.local_addr()?.port());
+    Ok(Some(SipSocket { socket, address }))
+}
+
+impl SipSocket {
+    /// Creates the service of the server's state, and the commands' other end for [`spawn`].
+    pub fn service(&self, config: &SipConfig) -> io::Result<(SipService, mpsc::Receiver<SipCommand>)> {
+        let ports = PortRange::new((config.first_port, config.last_port));
+        Ok(SipService::new(self.address, self.socket.local_addr()?.ip(), ports))
+    }
+}
+
+/// Runs the signalling until the task is aborted. Must be called within a runtime.
+pub(in crate::server) fn spawn(
+    app: Arc<AppState>,
+    socket: SipSocket,
+    commands: mpsc::Receiver<SipCommand>,
+) -> io::Result<tokio::task::JoinHandle<()>> {
+    let SipSocket { socket, address } = socket;
+    let socket = UdpSocket::from_std(socket)?;
+    let mut secret = [0; 16];
+    getrandom::fill(&mut secret).map_err(|error| io::Error::other(error.to_string()))?;
+    let agent = UserAgent::new(AgentSettings {
+        local: address,
+        peers: app.config.sip.peers.clone(),
+        calls: 2 * app.engine.occupancy().1 + SPARE_CALLS,
+        secret: u128::from_le_bytes(secret),
+    });
+    let signalling = Signalling { app, socket, agent, lines: HashMap::new(), counted: AgentCounts::default() };
+    Ok(log::spawn(signalling.run(commands)))
+}
+
+/// Ends of a call's line. Dropping them ends the call's task.
+#[derive(Debug)]
+struct CallLine {
+    /// Tells that the call is gone before it was accepted.
+    _gone: oneshot::Sender<()>,
+    control: Option<LineControl>,
+}
+
+/// Socket, user agent and lines.
+struct Signalling {
+    app: Arc<AppState>,
+    socket: UdpSocket,
+    agent: UserAgent,
+    lines: HashMap<CallKey, CallLine>,
+    /// Numbers that the metrics already have.
+    counted: AgentCounts,
+}
+
+impl Signalling {
+    async fn run(mut self, mut commands: mpsc::Receiver<SipCommand>) {
+        // Of a larger datagram the rest is cut off, and the message with it.
+        let mut buffer = vec![0; MAX_BYTES + 1];
+        loop {
+            let deadline = self.agent.deadline();
+            let timer = async {
+                match deadline {
+                    Some(deadline) => sleep_until(deadline.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                command = commands.recv() => match command {
+                    Some(command) => self.obey(command),
+                    None => return,
+                },
+                ready = self.socket.readable() => if ready.is_ok() {
+                    for _ in 0..BURST {
+                        // An error is the network's news of an earlier datagram, or the end of what waits.
+                        let Ok((length, from)) = self.socket.try_recv_from(&mut buffer) else { break };
+                        let datagram = Bytes::copy_from_slice(buffer.get(..length).unwrap_or_default());
+                        self.agent.receive(&datagram, from, now());
+                        self.flush();
+                    }
+                },
+                () = timer => self.agent.advance(now()),
+            }
+            self.flush();
+            self.count();
+        }
+    }
+
+    fn obey(&mut self, command: SipCommand) {
+        match command {
+            SipCommand::Accept(key, sound, reply) => {
+                let accepted = self.agent.accept(key, sound, now()).map(|media| {
+                    let (control, line) = line(media);
+                    if let Some(entry) = self.lines.get_mut(&key) {
+                        entry.control = Some(control);
+                    }
+                    (media, line)
+                });
+                // A call whose task ended meanwhile hangs up by itself.
+                let _ = reply.send(accepted);
+            }
+            SipCommand::Reject(key, refusal) => {
+                // A call that was cancelled needs no refusal.
+                let _ = self.agent.reject(key, &refusal, now());
+                self.lines.remove(&key);
+            }
+            SipCommand::Refer(key, target, reply) => {
+                let _ = reply.send(self.agent.transfer(key, &target, now()));
+            }
+            SipCommand::HangUp(key, reply) => {
+                self.agent.hang_up(key, now());
+                self.lines.remove(&key);
+                self.flush();
+                let _ = reply.send(());
+            }
+        }
+    }
+
+    /// Sends the user agent's datagrams, and handles its events.
+    fn flush(&mut self) {
+        while let Some(output) = self.agent.poll() {
+            match output {
+                // What the socket does not take is sent again.
+                SipOutput::Datagram(to, bytes) => drop(self.socket.try_send_to(&bytes, to)),
+                SipOutput::Event(key, event) => self.on_event(key, event),
+            }
+        }
+    }
+
+    fn on_event(&mut self, key: CallKey, event: SipEvent) {
+        let control = || self.lines.get(&key).and_then(|line| line.control.as_ref());
+        match event {
+            SipEvent::Incoming(invitation) => {
+                // The task's own command could never be taken here.
+                if let Err(error) = self.app.check_capacity() {
+                    let _ = self.agent.reject(key, &phone_call::refusal(&error), now());
+                    return;
+                }
+                let (gone, ended) = oneshot::channel();
+                self.lines.insert(key, CallLine { _gone: gone, control: None });
+                log::spawn(phone_call::serve(self.app.clone(), key, *invitation, ended));
+            }
+            SipEvent::Media(media) => control().into_iter().for_each(|control| control.change(media)),
+            SipEvent::Key(pressed) => control().into_iter().for_each(|control| control.press(pressed)),
+            SipEvent::Ended(_) => drop(self.lines.remove(&key)),
+            SipEvent::Transferred(status @ 200..300) => {
+                tracing::info!(status, "a telephone call was transferred");
+                self.agent.hang_up(key, now());
+                self.lines.remove(&key);
+            }
+            SipEvent::Transferred(status) => tracing::warn!(status, "a telephone call could not be transferred"),
+            SipEvent::Confirmed => {}
+        }
+    }
+
+    /// Adds the numbers since the last call to the metrics.
+    fn count(&mut self) {
+        let counts = self.agent.counts();
+        let refused = |reason, before: u64, now: u64| {
+            let counter = &self.app.metrics.requests.refused;
+            counter.with_label_values(&[reason]).inc_by(now.saturating_sub(before));
+        };
+        refused("sip_peer", self.counted.forbidden, counts.forbidden);
+        refused("sip_unreadable", self.counted.unreadable, counts.unreadable);
+        refused("full", self.counted.full, counts.full);
+        self.counted = counts;
+    }
+}
+
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}

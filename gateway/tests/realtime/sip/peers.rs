@@ -1,0 +1,179 @@
+//! Telephones of others: `sipp` and `baresip` (scripts/setup.sh phones).
+
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use repartee_gateway_testkit::{find, question};
+use repartee_media::resample::Resampler;
+use repartee_media::{pcm, sound_file, wav};
+use repartee_testkit::scripted::Script;
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use super::calls::sideband;
+use super::telephone::{serve, serve_with};
+
+/// Longest run of a telephone.
+const LONGEST: Duration = Duration::from_secs(60);
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Command of an installed telephone; `None`, and a line that says so, without it.
+fn telephone(name: &str) -> Option<Command> {
+    let tools = root().join("target/tools/phone/usr");
+    let program = tools.join("bin").join(name);
+    let libraries = std::fs::read_dir(tools.join("lib")).ok().and_then(|mut folders| {
+        folders
+            .find_map(|folder| Some(folder.ok()?.path()).filter(|path| path.to_string_lossy().ends_with("-linux-gnu")))
+    });
+    let Some(libraries) = libraries.filter(|_| program.exists()) else {
+        println!("SKIPPED: {name} is not installed; scripts/setup.sh phones unpacks it");
+        return None;
+    };
+    let mut command = Command::new(program);
+    command.env("LD_LIBRARY_PATH", libraries).env("TERM", "dumb").kill_on_drop(true);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    Some(command)
+}
+
+async fn run(mut command: Command) -> Output {
+    timeout(LONGEST, command.output()).await.expect("the telephone ends in time").unwrap()
+}
+
+/// Scenario of a call that asks a question, holds the call, resumes it and hangs up.
+fn scenario(folder: &Path) -> String {
+    let description = |direction: &str| {
+        format!(
+            "Content-Type: application/sdp\nContent-Length: [len]\n\nv=0\no=user 1 1 IN IP4 [local_ip]\ns=-\n\
+             c=IN IP4 [media_ip]\nt=0 0\nm=audio [media_port] RTP/AVP 0\na=rtpmap:0 PCMU/8000\n{direction}\n"
+        )
+    };
+    let request = |method: &str, number: u32, rest: &str| {
+        let branch = "Via: SIP/2.0/[transport] [local_ip]:[local_port];branch=[branch]";
+        let to = if number == 1 && method == "INVITE" {
+            "To: <sip:voice@[remote_ip]:[remote_port]>"
+        } else {
+            "To: <sip:voice@[remote_ip]:[remote_port]>[peer_tag_param]"
+        };
+        format!(
+            "<send{}><![CDATA[\n{method} sip:voice@[remote_ip]:[remote_port] SIP/2.0\n{branch}\n\
+             From: <sip:sipp@[local_ip]:[local_port]>;tag=[call_number]\n{to}\nCall-ID: [call_id]\nCSeq: {number} {method}\n\
+             Contact: <sip:sipp@[local_ip]:[local_port]>\nMax-Forwards: 70\n{rest}\n]]></send>\n",
+            if method == "ACK" { "" } else { " retrans=\"500\"" }
+        )
+    };
+    let invite = |number: u32, direction: &str| {
+        let optional = "<recv response=\"100\" optional=\"true\"/>\n<recv response=\"180\" optional=\"true\"/>\n";
+        let accepted = "<recv response=\"200\"/>\n";
+        format!(
+            "{}{optional}{accepted}{}",
+            request("INVITE", number, &description(direction)),
+            request("ACK", number, "Content-Length: 0\n")
+        )
+    };
+    let sound = folder.join("question.ulaw");
+    format!(
+        "<?xml version=\"1.0\" encoding=\"ISO-8859-1\" ?>\n<scenario name=\"question\">\n{}\
+         <nop><action><exec rtp_stream=\"{},1,0\"/></action></nop>\n<pause milliseconds=\"5000\"/>\n\
+         {}<pause milliseconds=\"300\"/>\n{}<pause milliseconds=\"300\"/>\n{}<recv response=\"200\"/>\n</scenario>\n",
+        invite(1, "a=sendrecv"),
+        sound.display(),
+        invite(2, "a=sendonly"),
+        invite(3, "a=sendrecv"),
+        request("BYE", 4, "Content-Length: 0\n"),
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sipp_asks_holds_and_hangs_up() {
+    let Some(mut sipp) = telephone("sipp") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let narrow = Resampler::new(24_000, 8_000).unwrap().convert(&question()).unwrap().to_vec();
+    std::fs::write(folder.path().join("question.ulaw"), pcm::encode_mulaw(&narrow)).unwrap();
+    let file = folder.path().join("question.xml");
+    std::fs::write(&file, scenario(folder.path())).unwrap();
+    let server = serve(Script { frames: 10, ..Script::default() }).await;
+    let address = server.sip.unwrap();
+    sipp.current_dir(folder.path()).arg(address.to_string()).arg("-sf").arg(&file);
+    sipp.args(["-m", "1", "-i", "127.0.0.1", "-mi", "127.0.0.1", "-nostdin", "-trace_err", "-timeout", "50s"]);
+    let ran = tokio::spawn(run(sipp));
+    let mut controller = sideband(&server).await;
+    let events = controller.until("output_audio_buffer.stopped").await;
+    assert_eq!(find(&events, "response.done")["response"]["status"], "completed");
+    let output = ran.await.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    server.sessions(0).await;
+    let (_, metrics) = server.get("/metrics").await;
+    assert!(metrics.contains("repartee_call_seconds_count{end=\"hangup\",transport=\"sip\"} 1\n"), "{metrics}");
+}
+
+/// Encodes sound at 24 kHz as a file of this rate and number of channels.
+fn wav_file(samples: &[f32], rate: u32, channels: u8) -> Vec<u8> {
+    let converted = Resampler::new(24_000, rate).unwrap().convert(samples).unwrap().to_vec();
+    let interleaved: Vec<f32> = converted.iter().flat_map(|sample| vec![*sample; usize::from(channels)]).collect();
+    let mut file = wav::encode(&interleaved, rate).unwrap();
+    // Channels, bytes of a second, bytes of a sample of all channels.
+    let block = 2 * channels;
+    file[22] = channels;
+    file[28..32].copy_from_slice(&(rate * u32::from(block)).to_le_bytes());
+    file[32] = block;
+    file
+}
+
+/// A call of baresip with these modules and this account: asks the question in sound of this form, and records what it hears.
+async fn call_of_baresip(loaded: &[&str], account: &str, (rate, channels): (u32, u8)) {
+    let Some(mut baresip) = telephone("baresip") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let mut sound = question();
+    // baresip hangs up where its sound ends.
+    sound.extend(vec![0.0; 24_000 * 4]);
+    let spoken = folder.path().join("question.wav");
+    std::fs::write(&spoken, wav_file(&sound, rate, channels)).unwrap();
+    let modules = root().join("target/tools/phone/usr/lib/baresip/modules").canonicalize().unwrap();
+    let loaded: String = loaded.iter().map(|module| format!("module {module}\n")).collect();
+    let config = format!(
+        "module_path {}\n{loaded}module aufile.so\nmodule sndfile.so\nmodule account.so\nmodule_app menu.so\n\
+         sip_listen 127.0.0.1:0\naudio_source aufile,{}\nsnd_path {}\nausrc_srate {rate}\n",
+        modules.display(),
+        spoken.display(),
+        folder.path().display()
+    );
+    std::fs::write(folder.path().join("config"), config).unwrap();
+    std::fs::write(folder.path().join("contacts"), "").unwrap();
+    std::fs::write(folder.path().join("accounts"), format!("<sip:baresip@127.0.0.1>;regint=0;{account}\n")).unwrap();
+    // The settings and the command of docs/telephone.md, but for the port.
+    let page = include_str!("../../../../docs/telephone.md");
+    assert!(page.contains("--set sip.listen=127.0.0.1:5060 --set sip.peers=127.0.0.1/32\n"));
+    assert!(page.contains("baresip -e \"/dial sip:voice@127.0.0.1:5060\"\n"));
+    let server = serve_with(Script { frames: 10, ..Script::default() }, |config| {
+        config.sip.peers = vec!["127.0.0.1/32".parse().unwrap()];
+    })
+    .await;
+    let dial = format!("/dial sip:voice@{}", server.sip.unwrap());
+    baresip.arg("-f").arg(folder.path()).arg("-e").arg(&dial).args(["-t", "20"]);
+    let ran = tokio::spawn(run(baresip));
+    let mut controller = sideband(&server).await;
+    let events = controller.until("output_audio_buffer.stopped").await;
+    assert_eq!(find(&events, "response.done")["response"]["status"], "completed");
+    // It ends the call, and stays.
+    server.sessions(0).await;
+    ran.abort();
+    let files = std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().path());
+    let heard = files.into_iter().find(|path| path.to_string_lossy().ends_with("-dec.wav")).expect("no record");
+    let heard = sound_file::read(&std::fs::read(heard).unwrap()[..], 8_000, LONGEST).unwrap();
+    let loud = heard.iter().filter(|sample| sample.abs() > 0.01).count();
+    assert!(loud > 3_000, "{loud} samples of an answer in {}", heard.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn baresip_hears_answers_in_a_law() {
+    call_of_baresip(&["g711.so"], "audio_codecs=pcma", (8_000, 1)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn baresip_hears_answers_in_opus() {
+    call_of_baresip(&["opus.so"], "audio_codecs=opus/48000/2", (48_000, 2)).await;
+}
