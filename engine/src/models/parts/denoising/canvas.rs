@@ -174,9 +174,9 @@ mod tests {
             canvas.refine(&[0.0, 0.0, 2.0, 0.0], |_, _| 0.5, |choice| choice);
             canvas.refine(&[1.0, 0.0], |_, _| 0.5, |choice| choice)
         };
-        // 2 + (3.5 + 1) (1 - 2) is below 0.
+        // 2 + (1.5 + 1) (1 - 2) is below 0.
         assert_eq!(chosen(0.0), Refined::Block(vec![0]));
-        assert_eq!(chosen(3.5), Refined::Block(vec![1]));
+        assert_eq!(chosen(1.5), Refined::Block(vec![1]));
     }
 
     #[test]
