@@ -37,9 +37,14 @@ pub enum OfferFault {
     /// The audio section's transport is not SRTP with keys from DTLS, on one port.
     #[error("the audio section must be for one port of UDP/TLS/RTP/SAVPF")]
     AudioProtocol,
-    /// The audio section of a telephone is not plain RTP on one port.
-    #[error("the audio section must be for one port of RTP/AVP: SRTP of telephones is not served")]
+    /// The audio section of a telephone is neither RTP nor SRTP by SDES, on one port.
+    #[error("the audio section must be for one port of RTP/AVP or RTP/SAVP")]
     PhoneProtocol,
+    /// The audio section of a telephone has no key of SRTP that is served.
+    #[error(
+        "the audio section has no a=crypto for AES_CM_128_HMAC_SHA1_80 or _32 with a key inline, without identifiers and session parameters"
+    )]
+    NoPhoneCrypto,
     /// The audio section of a telephone lists no codec that is served.
     #[error("the audio section lists none of PCMU, PCMA and Opus")]
     NoPhoneCodec,

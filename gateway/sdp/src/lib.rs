@@ -19,7 +19,7 @@
 //! | `fingerprint` | fingerprints of certificates, the strongest hash function of several |
 //! | `offer` | [`Offer`]: the decisions, and the offer for the library |
 //! | `answer` | the answer for the caller |
-//! | [`phone`] | offers of telephones, without ICE and DTLS, and their answers |
+//! | [`phone`], `phone_crypto` | offers of telephones, without ICE and DTLS, and their answers; their keys of SRTP |
 
 mod answer;
 mod audio;
@@ -29,6 +29,7 @@ mod error;
 mod fingerprint;
 mod offer;
 pub mod phone;
+mod phone_crypto;
 mod transport;
 
 pub use answer::LocalTransport;

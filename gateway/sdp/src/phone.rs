@@ -1,4 +1,4 @@
-//! Session descriptions of telephones (RFC 3264): one audio section of plain RTP with PCMU, PCMA or Opus.
+//! Session descriptions of telephones (RFC 3264): one audio section of RTP, or SRTP by SDES, with PCMU, PCMA or Opus.
 
 use core::net::{IpAddr, SocketAddr};
 use std::fmt::Write as _;
@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use crate::audio::Direction;
 use crate::description::{Description, Section, read_number};
 use crate::error::{OfferError, OfferFault};
+pub use crate::phone_crypto::{CryptoSuite, OfferedCrypto, SrtpKey};
 
 /// Codec of a telephone call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +71,8 @@ pub struct PhoneOffer {
     pub key_type: Option<u8>,
     /// Direction as the other side sees it.
     pub direction: Direction,
+    /// Keys of SRTP; `None` for plain RTP.
+    pub crypto: Option<OfferedCrypto>,
     /// Rate of the telephone keys' timestamps, in Hz.
     key_clock: u32,
     /// Media, protocol and first format of each section.
@@ -100,9 +103,13 @@ impl PhoneOffer {
     }
 
     fn read_section(description: &Description<'_>, section: &Section<'_>, used: usize) -> Result<Self, OfferFault> {
-        if section.protocol != "RTP/AVP" || section.ports != 1 {
-            return Err(OfferFault::PhoneProtocol);
-        }
+        let crypto = match section.protocol {
+            "RTP/AVP" if section.ports == 1 => None,
+            "RTP/SAVP" if section.ports == 1 => {
+                Some(OfferedCrypto::first_of(section.all("crypto")).ok_or(OfferFault::NoPhoneCrypto)?)
+            }
+            _ => return Err(OfferFault::PhoneProtocol),
+        };
         let address = section.connection.or(description.connection).ok_or(OfferFault::NoAddress)?;
         let address = read_address(address).ok_or(OfferFault::NoAddress)?;
         let maps: Vec<(u8, &str)> = section
@@ -138,6 +145,7 @@ impl PhoneOffer {
             payload_type,
             key_type: key.map(|(number, _)| number),
             direction,
+            crypto,
             key_clock: key.map_or(0, |(_, clock)| clock),
             sections: sections.collect(),
             used,
@@ -145,8 +153,8 @@ impl PhoneOffer {
     }
 
     /// Writes the answer: our sound comes from `local`. `description` has the session's number, below 2^63, and the version,
-    /// which grows with each answer.
-    pub fn answer(&self, description: (u64, u64), local: SocketAddr) -> String {
+    /// which grows with each answer; `key` is that of our packets, if they are encrypted.
+    pub fn answer(&self, description: (u64, u64), local: SocketAddr, key: SrtpKey) -> String {
         let (number, version) = description;
         let address = address_line(local.ip());
         // Writing to a string cannot fail.
@@ -158,11 +166,14 @@ impl PhoneOffer {
             }
             let keys = self.key_type.map(|number| format!(" {number}")).unwrap_or_default();
             let payload_type = self.payload_type;
-            let _ = write!(text, "m=audio {} RTP/AVP {payload_type}{keys}\r\n", local.port());
+            let _ = write!(text, "m=audio {} {protocol} {payload_type}{keys}\r\n", local.port());
             let _ = write!(text, "a=rtpmap:{payload_type} {}\r\n", self.codec.encoding());
             if let Some(number) = self.key_type {
                 let _ =
                     write!(text, "a=rtpmap:{number} telephone-event/{}\r\na=fmtp:{number} 0-15\r\n", self.key_clock);
+            }
+            if let Some(crypto) = &self.crypto {
+                text.push_str(&crypto.answer(key));
             }
             let _ = write!(text, "a=ptime:20\r\na={}\r\n", self.direction.reversed().name());
         }
@@ -190,6 +201,8 @@ mod tests {
     const OFFER: &str = "v=0\r\no=- 1 1 IN IP4 192.0.2.7\r\ns=-\r\nc=IN IP4 192.0.2.7\r\nt=0 0\r\n\
         m=video 4002 RTP/AVP 31\r\nm=audio 4000 RTP/AVP 18 8 0 101\r\na=rtpmap:18 G729/8000\r\na=rtpmap:101 telephone-event/8000\r\n";
 
+    const KEY: SrtpKey = SrtpKey([7; 30]);
+
     fn local() -> SocketAddr {
         ([192, 0, 2, 1], 7000).into()
     }
@@ -202,7 +215,7 @@ mod tests {
             (([192, 0, 2, 7], 4000).into(), PhoneCodec::Pcma, 8)
         );
         assert_eq!((offer.key_type, offer.direction), (Some(101), Direction::SendRecv));
-        let answer = offer.answer((7, 2), local());
+        let answer = offer.answer((7, 2), local(), KEY);
         assert_eq!(
             answer,
             "v=0\r\no=- 7 2 IN IP4 192.0.2.1\r\ns=-\r\nc=IN IP4 192.0.2.1\r\nt=0 0\r\nm=video 0 RTP/AVP 31\r\n\
@@ -220,16 +233,41 @@ mod tests {
     fn hold_is_told_in_both_forms() {
         let held = PhoneOffer::read(&format!("{OFFER}a=sendonly\r\n")).unwrap();
         assert_eq!(held.direction, Direction::SendOnly);
-        assert!(held.answer((7, 2), local()).ends_with("a=recvonly\r\n"));
+        assert!(held.answer((7, 2), local(), KEY).ends_with("a=recvonly\r\n"));
         let old = PhoneOffer::read(&OFFER.replace("c=IN IP4 192.0.2.7", "c=IN IP4 0.0.0.0")).unwrap();
         assert_eq!(old.direction, Direction::Inactive);
+    }
+
+    #[test]
+    fn encrypted_sound_has_a_key_of_each_side() {
+        let key = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0e";
+        let offer =
+            |crypto: &str| PhoneOffer::read(&format!("{}{crypto}\r\n", OFFER.replace("4000 RTP/AVP", "4000 RTP/SAVP")));
+        let offered = offer(&format!(
+            "a=crypto:1 AES_256_CM_HMAC_SHA1_80 inline:AAAA\r\na=crypto:2 AES_CM_128_HMAC_SHA1_32 inline:{key}|2^20"
+        ))
+        .unwrap();
+        let crypto = offered.crypto.unwrap();
+        assert_eq!((crypto.suite, crypto.key.0[29]), (CryptoSuite::Sha1Tag32, 30));
+        assert!(!format!("{offered:?}").contains("30"), "the key is not printed");
+        let answer = offered.answer((7, 2), local(), KEY);
+        assert!(answer.contains("m=audio 7000 RTP/SAVP 8 101\r\n"), "{answer}");
+        assert!(answer.contains("a=crypto:2 AES_CM_128_HMAC_SHA1_32 inline:BwcH"), "{answer}");
+        for crypto in [
+            format!("a=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:{key}|1:4"),
+            format!("a=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:{key} UNENCRYPTED_SRTP"),
+            "a=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:AQID".to_owned(),
+        ] {
+            assert_eq!(offer(&crypto).unwrap_err().fault, OfferFault::NoPhoneCrypto, "{crypto}");
+        }
     }
 
     #[test]
     fn offers_that_cannot_be_served_say_why() {
         for (from, to, fault) in [
             ("m=audio 4000", "m=audio 0", OfferFault::NoAudio),
-            ("m=audio 4000 RTP/AVP", "m=audio 4000 RTP/SAVP", OfferFault::PhoneProtocol),
+            ("m=audio 4000 RTP/AVP", "m=audio 4000 UDP/TLS/RTP/SAVP", OfferFault::PhoneProtocol),
+            ("m=audio 4000 RTP/AVP", "m=audio 4000 RTP/SAVP", OfferFault::NoPhoneCrypto),
             ("18 8 0 101", "18 101", OfferFault::NoPhoneCodec),
             ("c=IN IP4 192.0.2.7", "c=IN IP4 voice.example", OfferFault::NoAddress),
             ("c=IN IP4 192.0.2.7", "c=IN IP6 192.0.2.7", OfferFault::NoAddress),

@@ -9,10 +9,12 @@ use bytes::Bytes;
 use ipnet::IpNet;
 
 use crate::call::{Call, CallKey, MAX_OPEN, OpenRequest, Phase, RequestKind};
-use crate::event::{CallMedia, EndReason, SipEvent, SipOutput};
+use crate::event::{EndReason, SipEvent, SipOutput};
 use crate::message::{FirstLine, Message};
+use crate::registration::{RegistrarSettings, Registration, RegistrationNews};
 use crate::reply::{ALLOW, Refusal, Reply, reply};
 use crate::resend::Resend;
+use crate::sound::{CallMedia, LocalSound};
 
 /// Settings of a user agent.
 #[derive(Debug, Clone)]
@@ -25,6 +27,8 @@ pub struct AgentSettings {
     pub calls: usize,
     /// Random number, the source of tags.
     pub secret: u128,
+    /// Exchange to register at; `None` for none.
+    pub registrar: Option<RegistrarSettings>,
 }
 
 /// Numbers of datagrams and requests since the start.
@@ -54,21 +58,29 @@ pub struct UserAgent {
     /// Lower bound of the next timer.
     next: Option<Instant>,
     drawn: u64,
+    registration: Option<Registration>,
     pub(crate) counts: AgentCounts,
 }
 
 impl UserAgent {
-    /// Creates a user agent without calls.
-    pub fn new(settings: AgentSettings) -> Self {
-        Self {
+    /// Creates a user agent without calls; it registers from `now` on, if it has a registrar.
+    pub fn new(settings: AgentSettings, now: Instant) -> Self {
+        let mut agent = Self {
             settings,
             calls: HashMap::new(),
             by_dialog: HashMap::new(),
             output: VecDeque::new(),
             next: None,
             drawn: 0,
+            registration: None,
             counts: AgentCounts::default(),
+        };
+        if let Some(registrar) = agent.settings.registrar.clone() {
+            let (call_id, tag, local) = (agent.draw(), agent.draw(), agent.settings.local);
+            agent.registration = Some(Registration::new(registrar, local, call_id, tag, now));
         }
+        agent.note_timers();
+        agent
     }
 
     /// Takes a datagram that came from `from`.
@@ -88,21 +100,22 @@ impl UserAgent {
         self.note_timers();
     }
 
-    /// Accepts a call that rings: our sound comes from and goes to `sound`. Returns the sound that both sides agreed on.
+    /// Accepts a call that rings: `sound` is our side of its sound. Returns the sound that both sides agreed on.
     ///
     /// # Errors
     ///
     /// The call was cancelled meanwhile.
-    pub fn accept(&mut self, key: CallKey, sound: SocketAddr, now: Instant) -> Result<CallMedia, UnknownCall> {
+    pub fn accept(&mut self, key: CallKey, sound: LocalSound, now: Instant) -> Result<CallMedia, UnknownCall> {
         let headers = vec![self.contact(), ("Allow", ALLOW.to_owned())];
         let call = self.calls.get_mut(&key).filter(|call| call.phase == Phase::Ringing).ok_or(UnknownCall)?;
         call.phase = Phase::Accepted;
         call.sound = Some(sound);
-        let description = call.offer.answer(call.description, sound);
+        let description = call.offer.answer(call.description, sound.address, sound.key);
         let parts = Reply { tag: Some(&call.dialog.tag), headers, description: Some(&description) };
         call.invite.response = reply(&call.invite.request, call.invite.from, 200, &parts);
         call.invite.resend = Some(Resend::new(now));
-        let (media, to, response) = (CallMedia::of(&call.offer), call.invite.to, call.invite.response.clone());
+        let (media, to, response) =
+            (CallMedia::of(&call.offer, sound.key), call.invite.to, call.invite.response.clone());
         self.send(to, response);
         self.note_timers();
         Ok(media)
@@ -163,6 +176,11 @@ impl UserAgent {
         if self.next.is_none_or(|next| now < next) {
             return;
         }
+        let branch = self.branch();
+        if let Some(registration) = &mut self.registration {
+            let (bytes, news) = registration.advance(now, branch);
+            self.after_registration(bytes, news);
+        }
         let due: Vec<CallKey> = self
             .calls
             .iter()
@@ -200,6 +218,13 @@ impl UserAgent {
     }
 
     fn on_response(&mut self, status: u16, message: &Message, from: SocketAddr, now: Instant) {
+        let ours = self.branch();
+        let registration = self.registration.as_mut().filter(|registration| registration.address() == from);
+        if let Some((bytes, news)) =
+            registration.and_then(|registration| registration.receive(status, message, ours, now))
+        {
+            return self.after_registration(bytes, news);
+        }
         let branch = message.branch();
         let is_open = |call: &Call| call.open.iter().position(|request| request.branch == branch);
         let found = self.calls.iter().find_map(|(key, call)| is_open(call).map(|place| (*key, place)));
@@ -263,7 +288,7 @@ impl UserAgent {
         headers: &[(&'static str, String)],
         now: Instant,
     ) -> Result<(), UnknownCall> {
-        let (branch, local) = (format!("z9hG4bK{}", self.draw()), self.settings.local);
+        let (branch, local) = (self.branch(), self.settings.local);
         let may_send =
             |call: &&mut Call| matches!(call.phase, Phase::Confirmed | Phase::Accepted) && call.open.len() < MAX_OPEN;
         let call = self.calls.get_mut(&key).filter(may_send).ok_or(UnknownCall)?;
@@ -301,6 +326,19 @@ impl UserAgent {
         ("Contact", format!("<sip:{}>", self.settings.local))
     }
 
+    fn after_registration(&mut self, bytes: Option<Bytes>, news: Option<RegistrationNews>) {
+        if let Some((bytes, registration)) = bytes.zip(self.registration.as_ref()) {
+            let to = registration.address();
+            self.send(to, bytes);
+        }
+        self.output.extend(news.map(SipOutput::Registration));
+    }
+
+    /// Draws the branch of a request of ours.
+    fn branch(&mut self) -> String {
+        format!("z9hG4bK{}", self.draw())
+    }
+
     /// Draws a text that nobody can foresee.
     pub(crate) fn draw(&mut self) -> String {
         self.drawn += 1;
@@ -319,6 +357,7 @@ impl UserAgent {
 
     /// Notes the next time of a timer.
     fn note_timers(&mut self) {
-        self.next = self.calls.values().filter_map(Call::due).min();
+        let registration = self.registration.as_ref().map(Registration::deadline);
+        self.next = self.calls.values().filter_map(Call::due).chain(registration).min();
     }
 }

@@ -9,6 +9,7 @@ use repartee_sdp::phone::PhoneOffer;
 use crate::dialog::Dialog;
 use crate::message::Message;
 use crate::resend::{Due, GIVE_UP, Resend};
+use crate::sound::LocalSound;
 
 /// Name of a call at the user agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -67,8 +68,8 @@ pub(crate) struct Call {
     pub dialog: Dialog,
     pub invite: InviteReply,
     pub offer: PhoneOffer,
-    /// Our address of sound, once the call is accepted.
-    pub sound: Option<SocketAddr>,
+    /// Our side of the sound, once the call is accepted.
+    pub sound: Option<LocalSound>,
     /// Number and version of our session description.
     pub description: (u64, u64),
     pub open: Vec<OpenRequest>,

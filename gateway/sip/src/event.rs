@@ -3,47 +3,18 @@
 use core::net::SocketAddr;
 
 use bytes::Bytes;
-use repartee_sdp::phone::{PhoneCodec, PhoneOffer};
 
 use crate::call::CallKey;
-
-/// Sound of a call, as both sides agreed on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CallMedia {
-    /// Address that our sound goes to.
-    pub remote: SocketAddr,
-    /// Codec of both directions.
-    pub codec: PhoneCodec,
-    /// Its payload type.
-    pub payload_type: u8,
-    /// Payload type of telephone keys.
-    pub key_type: Option<u8>,
-    /// True if the other side takes our sound: it does not while it holds the call.
-    pub sends: bool,
-    /// True if the other side sends a person's sound: while it holds the call, it sends none, or music.
-    pub receives: bool,
-}
-
-impl CallMedia {
-    pub(crate) fn of(offer: &PhoneOffer) -> Self {
-        let both = offer.direction.sends() && offer.direction.receives();
-        Self {
-            remote: offer.remote,
-            codec: offer.codec,
-            payload_type: offer.payload_type,
-            key_type: offer.key_type,
-            sends: offer.direction.receives(),
-            // Who sends alone holds the call.
-            receives: both,
-        }
-    }
-}
+use crate::registration::RegistrationNews;
+use crate::sound::CallMedia;
 
 /// Call that waits to be accepted.
 #[derive(Debug, Clone)]
 pub struct Invitation {
     /// Address that it came from.
     pub from: SocketAddr,
+    /// True if its sound will be encrypted.
+    pub is_encrypted: bool,
     /// Headers of the request, as they are.
     pub headers: Vec<(String, String)>,
 }
@@ -85,4 +56,6 @@ pub enum SipOutput {
     Datagram(SocketAddr, Bytes),
     /// An event of a call.
     Event(CallKey, SipEvent),
+    /// News of the registration.
+    Registration(RegistrationNews),
 }

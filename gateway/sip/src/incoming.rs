@@ -112,6 +112,7 @@ impl UserAgent {
         let (to, response) = (reply_address(&request, from), reply(&request, from, 180, &parts));
         let invitation = Invitation {
             from,
+            is_encrypted: offer.crypto.is_some(),
             headers: request.headers().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
         };
         let invite = InviteReply { request, from, to, response: response.clone(), resend: None };

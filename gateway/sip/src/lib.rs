@@ -16,24 +16,31 @@
 //! | `agent` | [`UserAgent`]: all calls, their commands and timers |
 //! | `incoming` | requests that begin, cancel or probe |
 //! | `within` | requests within a call |
+//! | `registration`, `digest` | registration at an exchange, and its credentials |
 //! | `event` | [`SipEvent`], [`SipOutput`] |
+//! | `sound` | [`CallMedia`]: what both sides agreed on |
 
 mod agent;
 mod bounds;
 mod call;
 mod dialog;
+mod digest;
 mod error;
 mod event;
 mod incoming;
 mod message;
+mod registration;
 mod reply;
 mod resend;
+mod sound;
 mod within;
 
 pub use agent::{AgentCounts, AgentSettings, UnknownCall, UserAgent};
 pub use bounds::{MAX_BYTES, MAX_LINES};
 pub use call::CallKey;
 pub use error::MessageError;
-pub use event::{CallMedia, EndReason, Invitation, SipEvent, SipOutput};
+pub use event::{EndReason, Invitation, SipEvent, SipOutput};
 pub use message::Message;
+pub use registration::{RegistrarSettings, RegistrationNews};
 pub use reply::Refusal;
+pub use sound::{CallMedia, LocalSound, SoundKeys};

@@ -7,11 +7,12 @@ use ezk_sip_types::{Method, Name};
 
 use crate::agent::UserAgent;
 use crate::call::{Call, CallKey, InviteReply, Phase};
-use crate::event::{CallMedia, EndReason, SipEvent};
+use crate::event::{EndReason, SipEvent};
 use crate::incoming::read_offer;
 use crate::message::Message;
 use crate::reply::{ALLOW, Refusal, Reply, reply, reply_address};
 use crate::resend::Resend;
+use crate::sound::CallMedia;
 
 impl UserAgent {
     pub(crate) fn on_request_within(&mut self, method: &Method, request: Message, from: SocketAddr, now: Instant) {
@@ -82,15 +83,15 @@ impl UserAgent {
         };
         call.dialog.refresh(&request);
         call.description.1 += 1;
-        let description = offer.answer(call.description, sound);
+        let description = offer.answer(call.description, sound.address, sound.key);
         let headers = vec![contact, ("Allow", ALLOW.to_owned())];
         let parts = Reply { tag: None, headers, description: Some(&description) };
         let (to, response) = (reply_address(&request, from), reply(&request, from, 200, &parts));
         let resend = Some(Resend::new(now));
         call.invite = InviteReply { request, from, to, response: response.clone(), resend };
-        let changed = CallMedia::of(&offer) != CallMedia::of(&call.offer);
+        let changed = CallMedia::of(&offer, sound.key) != CallMedia::of(&call.offer, sound.key);
         call.offer = offer;
-        let media = CallMedia::of(&call.offer);
+        let media = CallMedia::of(&call.offer, sound.key);
         self.send(to, response);
         if changed {
             self.event(key, SipEvent::Media(media));
@@ -112,8 +113,8 @@ impl UserAgent {
             Ok(offer) => {
                 call.dialog.refresh(request);
                 call.description.1 += 1;
-                let description = offer.answer(call.description, sound);
-                let media = CallMedia::of(&offer);
+                let description = offer.answer(call.description, sound.address, sound.key);
+                let media = CallMedia::of(&offer, sound.key);
                 call.offer = offer;
                 self.answer(request, from, 200, vec![contact], Some(&description));
                 self.event(key, SipEvent::Media(media));

@@ -21,6 +21,13 @@ impl SipConfig {
         if self.webhook_secret.is_some() && self.webhook.is_none() {
             return refuse("sip.webhook_secret", "there is no sip.webhook to sign for");
         }
+        if self.registrar.is_some() != self.user.is_some() {
+            return refuse("sip.user", "set both registrar and user, or neither");
+        }
+        let is_plain = |text: &String| text.bytes().all(|byte| byte.is_ascii_graphic() && !b"<>\"\\@".contains(&byte));
+        if !self.user.iter().chain(&self.domain).all(is_plain) {
+            return refuse("sip.user", "user and domain are ASCII, without blanks, quotes and @");
+        }
         let Some(listen) = self.listen else { return Ok(()) };
         if cfg!(not(feature = "phone")) {
             let problem =

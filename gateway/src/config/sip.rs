@@ -30,6 +30,14 @@ pub struct SipConfig {
     /// Time for the decision; then the call is refused.
     #[serde(rename = "decide_within_s", with = "seconds")]
     pub decide_within: Duration,
+    /// Address of an exchange to register at; `None` for none.
+    pub registrar: Option<SocketAddr>,
+    /// Domain of the account at the exchange; `None` for its address.
+    pub domain: Option<String>,
+    /// Name of the account.
+    pub user: Option<String>,
+    /// Password of the account.
+    pub password: Option<Secret>,
 }
 
 impl Default for SipConfig {
@@ -43,6 +51,10 @@ impl Default for SipConfig {
             webhook: None,
             webhook_secret: None,
             decide_within: Duration::from_secs(30),
+            registrar: None,
+            domain: None,
+            user: None,
+            password: None,
         }
     }
 }

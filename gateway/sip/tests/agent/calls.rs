@@ -5,7 +5,7 @@ use std::time::Duration;
 use repartee_sdp::phone::PhoneCodec;
 use repartee_sip::{EndReason, Refusal, SipEvent, UnknownCall};
 
-use super::other_side::{Caller, Net, OFFER, assert_status, header, phone};
+use super::other_side::{Caller, Net, OFFER, assert_status, header, phone, sound};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -13,7 +13,7 @@ const SECOND: Duration = Duration::from_secs(1);
 fn call_is_accepted_and_ended_by_caller() {
     let (mut net, mut caller) = (Net::new(), Caller::new("one"));
     let key = net.invite(&caller);
-    let media = net.agent.accept(key, ([192, 0, 2, 1], 7000).into(), net.now).unwrap();
+    let media = net.agent.accept(key, sound(), net.now).unwrap();
     assert_eq!(
         (media.remote, media.codec, media.key_type),
         (([192, 0, 2, 7], 4000).into(), PhoneCodec::Pcmu, Some(101))
@@ -75,7 +75,7 @@ fn cancelled_call_is_over() {
     assert_status(&net.sent[0].1, 200);
     assert_status(&net.sent[1].1, 487);
     assert!(matches!(net.event(), (_, SipEvent::Ended(EndReason::Cancelled))));
-    assert_eq!(net.agent.accept(key, phone(), net.now).unwrap_err(), UnknownCall);
+    assert_eq!(net.agent.accept(key, sound(), net.now).unwrap_err(), UnknownCall);
     net.sent.clear();
     net.receive(&caller.request("ACK", 1, "", ""), phone());
     net.pass(SECOND * 40);
@@ -103,7 +103,7 @@ fn refused_call_is_told_why_and_when() {
 fn unconfirmed_call_is_ended() {
     let (mut net, caller) = (Net::new(), Caller::new("one"));
     let key = net.invite(&caller);
-    net.agent.accept(key, ([192, 0, 2, 1], 7000).into(), net.now).unwrap();
+    net.agent.accept(key, sound(), net.now).unwrap();
     net.pass(SECOND * 33);
     assert!(matches!(net.event(), (_, SipEvent::Ended(EndReason::Unconfirmed))));
     assert!(net.sent.iter().any(|(_, text)| text.starts_with("BYE ")), "{:?}", net.sent);

@@ -83,7 +83,7 @@ fn wants_that_cannot_be_met_are_named() {
             invite("RTP/AVP", "RTP/SAVP")
                 .replace(&format!("Length: {}", OFFER.len()), &format!("Length: {}", OFFER.len() + 1)),
             488,
-            "SRTP",
+            "a=crypto",
         ),
         (invite(";tag=a7", ""), 400, "From has no tag"),
         (invite("Contact: <sip:phone@192.0.2.7:5070>\r\n", ""), 400, "Contact"),

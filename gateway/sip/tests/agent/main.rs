@@ -4,3 +4,4 @@
 mod calls;
 mod hostile;
 mod other_side;
+mod registration;

@@ -4,13 +4,21 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use repartee_sip::{AgentSettings, CallKey, SipEvent, SipOutput, UserAgent};
+use repartee_sdp::phone::SrtpKey;
+use repartee_sip::{
+    AgentSettings, CallKey, LocalSound, RegistrarSettings, RegistrationNews, SipEvent, SipOutput, UserAgent,
+};
 
 pub const OFFER: &str = "v=0\r\no=- 1 1 IN IP4 192.0.2.7\r\ns=-\r\nc=IN IP4 192.0.2.7\r\nt=0 0\r\n\
     m=audio 4000 RTP/AVP 0 101\r\na=rtpmap:101 telephone-event/8000\r\n";
 
 pub fn local() -> SocketAddr {
     ([192, 0, 2, 1], 5060).into()
+}
+
+/// Our side of a call's sound.
+pub fn sound() -> LocalSound {
+    LocalSound { address: ([192, 0, 2, 1], 7000).into(), key: SrtpKey([7; 30]) }
 }
 
 pub fn phone() -> SocketAddr {
@@ -24,6 +32,7 @@ pub struct Net {
     /// Datagrams of the user agent, not yet read.
     pub sent: Vec<(SocketAddr, String)>,
     pub events: Vec<(CallKey, SipEvent)>,
+    pub registrations: Vec<RegistrationNews>,
 }
 
 impl Net {
@@ -34,8 +43,26 @@ impl Net {
     /// A network whose user agent has room for this many calls.
     pub fn with_room(calls: usize) -> Self {
         let peers = vec!["192.0.2.0/24".parse().unwrap()];
-        let agent = UserAgent::new(AgentSettings { local: local(), peers, calls, secret: 7 });
-        Self { agent, now: Instant::now(), sent: Vec::new(), events: Vec::new() }
+        let now = Instant::now();
+        let settings = AgentSettings { local: local(), peers, calls, secret: 7, registrar: None };
+        Self {
+            agent: UserAgent::new(settings, now),
+            now,
+            sent: Vec::new(),
+            events: Vec::new(),
+            registrations: Vec::new(),
+        }
+    }
+
+    /// A network whose user agent registers at [`phone`].
+    pub fn with_registrar() -> Self {
+        let mut net = Self::new();
+        let (domain, user, password) = ("pbx.example".to_owned(), "voice".to_owned(), "secret".to_owned());
+        let registrar = Some(RegistrarSettings { address: phone(), domain, user, password });
+        let peers = vec!["192.0.2.0/24".parse().unwrap()];
+        let settings = AgentSettings { local: local(), peers, calls: 8, secret: 7, registrar };
+        net.agent = UserAgent::new(settings, net.now);
+        net
     }
 
     pub fn receive(&mut self, text: &str, from: SocketAddr) {
@@ -48,6 +75,7 @@ impl Net {
             match output {
                 SipOutput::Datagram(to, bytes) => self.sent.push((to, String::from_utf8(bytes.to_vec()).unwrap())),
                 SipOutput::Event(key, event) => self.events.push((key, event)),
+                SipOutput::Registration(news) => self.registrations.push(news),
             }
         }
     }
@@ -90,7 +118,7 @@ impl Net {
     /// Sets up a call; returns its key and our tag.
     pub fn connect(&mut self, call: &mut Caller) -> CallKey {
         let key = self.invite(call);
-        self.agent.accept(key, ([192, 0, 2, 1], 7000).into(), self.now).unwrap();
+        self.agent.accept(key, sound(), self.now).unwrap();
         self.flush();
         let accepted = self.only();
         assert_status(&accepted, 200);

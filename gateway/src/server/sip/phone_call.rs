@@ -6,7 +6,8 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use repartee_engine_api::SessionHandle;
 use repartee_realtime::Delivery;
-use repartee_sip::{CallKey, Invitation, Refusal};
+use repartee_sdp::phone::SrtpKey;
+use repartee_sip::{CallKey, Invitation, LocalSound, Refusal};
 use serde_json::Value;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::sleep;
@@ -123,12 +124,18 @@ async fn admit(
             return sip.reject(key, Refusal::new(503, "no port is free")).await;
         }
     };
-    let sound = SocketAddr::new(sip.address.ip(), socket.port());
+    let mut key_bytes = [0; 30];
+    if let Err(error) = getrandom::fill(&mut key_bytes) {
+        tell(Err(ApiError::internal(&error.to_string())));
+        return sip.reject(key, Refusal::new(500, "the server failed")).await;
+    }
+    let address = SocketAddr::new(sip.address.ip(), socket.port());
+    let sound = LocalSound { address, key: SrtpKey(key_bytes) };
     // Dropping the outcome tells that the caller gave up.
     let Ok((media, line)) = sip.accept(key, sound).await else { return };
     sip.named.run(id, key);
     tell(Ok(()));
-    if media.remote == sound {
+    if media.remote == address {
         tracing::warn!("a telephone call to itself is ended");
     } else if let Err(error) = run(app.clone(), (socket, line), id.to_owned(), caller, session).await {
         tracing::error!(?error, "a telephone call could not begin");

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use repartee_sip::{CallKey, CallMedia, Refusal, UnknownCall};
+use repartee_sip::{CallKey, CallMedia, LocalSound, Refusal, UnknownCall};
 use tokio::sync::{mpsc, oneshot};
 
 use super::ringing::NamedCalls;
@@ -14,8 +14,8 @@ const QUEUE: usize = 256;
 /// Command to the signalling.
 #[derive(Debug)]
 pub(in crate::server) enum SipCommand {
-    /// Accepts a call whose sound is at this address of ours.
-    Accept(CallKey, SocketAddr, oneshot::Sender<Result<(CallMedia, Line), UnknownCall>>),
+    /// Accepts a call, with our side of its sound.
+    Accept(CallKey, LocalSound, oneshot::Sender<Result<(CallMedia, Line), UnknownCall>>),
     /// Refuses a call that rings.
     Reject(CallKey, Refusal),
     /// Asks the other side to call this address in our place.
@@ -49,7 +49,7 @@ impl SipService {
     }
 
     /// Accepts a call.
-    pub(super) async fn accept(&self, key: CallKey, sound: SocketAddr) -> Result<(CallMedia, Line), UnknownCall> {
+    pub(super) async fn accept(&self, key: CallKey, sound: LocalSound) -> Result<(CallMedia, Line), UnknownCall> {
         let (reply, answer) = oneshot::channel();
         self.commands.send(SipCommand::Accept(key, sound, reply)).await.map_err(|_| UnknownCall)?;
         answer.await.map_err(|_| UnknownCall)?

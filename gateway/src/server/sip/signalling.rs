@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use repartee_sip::{AgentCounts, AgentSettings, CallKey, MAX_BYTES, SipEvent, SipOutput, UserAgent};
+use repartee_sip::{
+    AgentCounts, AgentSettings, CallKey, MAX_BYTES, RegistrarSettings, RegistrationNews, SipEvent, SipOutput, UserAgent,
+};
 use tokio::net::UdpSocket;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep_until;
@@ -59,12 +61,14 @@ pub(in crate::server) fn spawn(
     let socket = UdpSocket::from_std(socket)?;
     let mut secret = [0; 16];
     getrandom::fill(&mut secret).map_err(|error| io::Error::other(error.to_string()))?;
-    let agent = UserAgent::new(AgentSettings {
+    let settings = AgentSettings {
         local: address,
         peers: app.config.sip.peers.clone(),
         calls: 2 * app.engine.occupancy().1 + SPARE_CALLS,
         secret: u128::from_le_bytes(secret),
-    });
+        registrar: registrar(&app.config.sip),
+    };
+    let agent = UserAgent::new(settings, now());
     let signalling = Signalling { app, socket, agent, lines: HashMap::new(), counted: AgentCounts::default() };
     Ok(log::spawn(signalling.run(commands)))
 }
@@ -157,6 +161,12 @@ impl Signalling {
                 // What the socket does not take is sent again.
                 SipOutput::Datagram(to, bytes) => drop(self.socket.try_send_to(&bytes, to)),
                 SipOutput::Event(key, event) => self.on_event(key, event),
+                SipOutput::Registration(RegistrationNews::Registered(lasts)) => {
+                    tracing::info!(?lasts, "registered at sip.registrar");
+                }
+                SipOutput::Registration(RegistrationNews::Refused(status)) => {
+                    tracing::warn!(status, "sip.registrar refuses the registration, or does not answer (408)");
+                }
             }
         }
     }
@@ -199,6 +209,17 @@ impl Signalling {
         refused("full", self.counted.full, counts.full);
         self.counted = counts;
     }
+}
+
+/// Exchange to register at; `None` without `sip.registrar`.
+fn registrar(config: &SipConfig) -> Option<RegistrarSettings> {
+    let address = config.registrar?;
+    Some(RegistrarSettings {
+        address,
+        domain: config.domain.clone().unwrap_or_else(|| address.ip().to_string()),
+        user: config.user.clone()?,
+        password: config.password.as_ref().map_or("", |password| password.expose()).to_owned(),
+    })
 }
 
 fn now() -> Instant {

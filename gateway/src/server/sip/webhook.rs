@@ -50,12 +50,13 @@ fn body(event: &str, now: u64, id: &str, invitation: &Invitation) -> Value {
     let shown =
         invitation.headers.iter().filter(|(name, _)| !CREDENTIALS.iter().any(|of| name.eq_ignore_ascii_case(of)));
     let headers: Vec<Value> = shown.map(|(name, value)| json!({"name": name, "value": value})).collect();
+    let security = if invitation.is_encrypted { "srtp" } else { "rtp" };
     json!({
         "object": "event",
         "id": event,
         "type": "realtime.call.incoming",
         "created_at": now,
-        "data": {"call_id": id, "sip_headers": headers, "sip_media_security": "rtp"},
+        "data": {"call_id": id, "sip_headers": headers, "sip_media_security": security},
     })
 }
 
@@ -77,13 +78,13 @@ mod tests {
     fn events_have_their_published_form() {
         let headers = [("From", "<sip:+49301@a.example>;tag=1"), ("Authorization", "Digest secret"), ("To", "<sip:b>")];
         let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
-        let invitation = Invitation { from: ([192, 0, 2, 1], 5060).into(), headers };
+        let invitation = Invitation { from: ([192, 0, 2, 1], 5060).into(), is_encrypted: true, headers };
         assert_eq!(
             body("evt_1", 7, "rtc_1", &invitation),
             json!({"object": "event", "id": "evt_1", "type": "realtime.call.incoming", "created_at": 7, "data": {
                 "call_id": "rtc_1",
                 "sip_headers": [{"name": "From", "value": "<sip:+49301@a.example>;tag=1"}, {"name": "To", "value": "<sip:b>"}],
-                "sip_media_security": "rtp",
+                "sip_media_security": "srtp",
             }})
         );
     }

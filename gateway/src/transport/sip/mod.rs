@@ -1,6 +1,7 @@
 //! Transport of a telephone call over SIP: RTP of our own, one UDP port a call.
 //!
 //! - `codec`: samples to payloads and back
+//! - `protection`: SRTP
 //! - `rtp_input`: jitter buffer, decoder and keys
 //! - `rtp_output`: numbers and times of our packets
 //! - `sound_socket`: the UDP socket of a call, and whose packets it takes
@@ -10,6 +11,7 @@
 //! because the other side is a telephone and no client.
 
 mod codec;
+mod protection;
 mod rtp_input;
 mod rtp_output;
 mod sound_socket;

@@ -119,6 +119,7 @@ mod tests {
             key_type: None,
             sends: true,
             receives: true,
+            keys: None,
         };
         RtpOutput::new(media, 8_000, u64::MAX, now).unwrap()
     }

@@ -20,6 +20,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::sleep_until;
 
 use super::codec::frame_rate;
+use super::protection::Protection;
 use super::rtp_input::RtpInput;
 use super::rtp_output::RtpOutput;
 use super::sound_socket::{SoundPath, SoundSocket};
@@ -81,6 +82,8 @@ pub struct SipTransport {
     path: SoundPath,
     line: Line,
     media: CallMedia,
+    /// SRTP; `None` for plain RTP.
+    protection: Option<Protection>,
     input: RtpInput,
     output: RtpOutput,
     outbound: mpsc::Sender<OutboundMessage>,
@@ -130,6 +133,7 @@ impl SipTransport {
             path: SoundPath::new(signalling, media.remote),
             line,
             media,
+            protection: media.keys.and_then(Protection::new),
             input: RtpInput::new(media, input_rate, metrics.clone())?,
             output: RtpOutput::new(media, rate, random, now())?,
             outbound,
@@ -204,9 +208,15 @@ impl SipTransport {
         }
     }
 
-    fn send(&self, packet: Result<Bytes, TransportError>) {
+    fn send(&mut self, packet: Result<Bytes, TransportError>) {
         match packet {
             Ok(packet) => {
+                let packet = match &mut self.protection {
+                    Some(protection) => protection.encrypt(&packet),
+                    // Keys that the library refuses: nothing goes out in plain.
+                    None => Some(packet).filter(|_| self.media.keys.is_none()),
+                };
+                let Some(packet) = packet else { return };
                 if self.socket.socket.try_send_to(&packet, self.path.target()).is_err() {
                     self.metrics.network.dropped_audio(DropCause::Stalled, 1);
                 }
@@ -233,6 +243,11 @@ impl SipTransport {
         if bytes.get(1).is_some_and(|kind| (192..=223).contains(kind)) {
             return None;
         }
+        match &mut self.protection {
+            Some(protection) => bytes = protection.decrypt(&bytes)?,
+            None if self.media.keys.is_some() => return None,
+            None => {}
+        }
         let packet = Packet::unmarshal(&mut bytes).ok()?;
         let known = [Some(self.media.payload_type), self.media.key_type];
         if packet.header.version != 2 || !known.contains(&Some(packet.header.payload_type)) {
@@ -249,6 +264,10 @@ impl SipTransport {
         self.media = *self.line.media.borrow_and_update();
         self.last_packet = now();
         self.path.describe(self.media.remote);
+        let is_same = |keys| self.protection.as_ref().is_some_and(|protection| protection.has(keys));
+        if !self.media.keys.as_ref().is_some_and(is_same) {
+            self.protection = self.media.keys.and_then(Protection::new);
+        }
         self.input.change(self.media)?;
         self.output.change(self.media, now())
     }

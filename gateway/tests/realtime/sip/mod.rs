@@ -4,4 +4,5 @@ mod calls;
 mod control;
 mod hostile;
 mod peers;
+mod registration;
 mod telephone;

@@ -177,3 +177,8 @@ async fn baresip_hears_answers_in_a_law() {
 async fn baresip_hears_answers_in_opus() {
     call_of_baresip(&["opus.so"], "audio_codecs=opus/48000/2", (48_000, 2)).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn baresip_hears_encrypted_answers() {
+    call_of_baresip(&["g711.so", "srtp.so"], "audio_codecs=pcmu;mediaenc=srtp-mand", (8_000, 1)).await;
+}
