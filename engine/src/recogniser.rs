@@ -6,7 +6,7 @@
 //! the planner can stop between two of them. Decoding a growing turn again is the recogniser's own affair: its work is
 //! bounded by the length of the turn.
 
-use repartee_engine_api::{HearingInfo, SessionError, TranscriptDetails};
+use repartee_engine_api::{HearingInfo, SessionError, TextDelay, TranscriptDetails};
 
 use crate::stage::{BatchEntry, RunnableRows};
 
@@ -24,6 +24,8 @@ pub struct HearingOptions {
     pub translate: bool,
     /// True if the final hypothesis of complete sound has details.
     pub detailed: bool,
+    /// Certainty that text waits for before it stays, for recognisers that can wait.
+    pub delay: TextDelay,
 }
 
 /// Text heard so far in one audio item.

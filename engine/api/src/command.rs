@@ -48,6 +48,9 @@ pub enum Command {
     SetInstructions(String),
     /// Sets the tools of later responses; empty for none.
     SetTools(Vec<Tool>),
+    /// Sets what happens to a history that no longer fits the context. Refused for a share out of range
+    /// ([`SessionError::BadValue`]).
+    SetEviction(Eviction),
     /// Requests a response to the history as it stands. It becomes the assistant item [`Respond::item`].
     Respond(Respond),
     /// Writes down an audio item of the history, in the background. The transcript so far comes as [`Event::InputText`],
@@ -164,6 +167,27 @@ pub enum MessageContent {
     ToolResult(String),
 }
 
+/// Policy for a history that no longer fits the context.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Eviction {
+    /// The oldest items are evicted, as many at once as leave a share of the positions.
+    Oldest {
+        /// Share of the positions after the instructions that stay, 0 to 1. The last item stays in any case.
+        kept: f64,
+        /// Upper bound of the positions after the instructions; `None` for what the context holds.
+        most: Option<u32>,
+    },
+    /// No item is evicted: a response whose prompt leaves it no space is refused ([`SessionError::ContextFull`]).
+    Nothing,
+}
+
+impl Default for Eviction {
+    /// Frees a quarter at once, because everything after the evicted items is prefilled again.
+    fn default() -> Self {
+        Self::Oldest { kept: 0.75, most: None }
+    }
+}
+
 /// A function that the model may call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tool {
@@ -241,12 +265,37 @@ pub struct Listen {
     /// True for audio of a recording, which is at hand: it is heard window by window, and not as it grows. Its transcript
     /// has details ([`Event::InputDetails`]).
     pub recorded: bool,
+    /// Certainty that the text of live audio waits for before it stays.
+    pub delay: TextDelay,
+}
+
+/// Certainty that growing text waits for: more of it comes later, and holds more often.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum TextDelay {
+    /// Words stay as soon as others follow them.
+    Minimal,
+    /// Two hypotheses agree on a word that stays.
+    Low,
+    /// Three agree.
+    #[default]
+    Medium,
+    /// Four agree.
+    High,
+    /// Words stay at the end of the audio, or of the longest window of the model.
+    VeryHigh,
 }
 
 impl Listen {
     /// Creates a request without hints for live audio.
     pub fn new(item: ItemId) -> Self {
-        Self { item, language: None, prompt: String::new(), translate: false, recorded: false }
+        Self {
+            item,
+            language: None,
+            prompt: String::new(),
+            translate: false,
+            recorded: false,
+            delay: TextDelay::default(),
+        }
     }
 }
 

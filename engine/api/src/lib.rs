@@ -31,8 +31,8 @@ pub mod work;
 
 pub use answer_form::{AnswerForm, JsonSchema};
 pub use command::{
-    Command, InsertAt, ItemId, Listen, MAX_STRETCH, MessageContent, Respond, ResponseId, ResponseInput, Role, Sampling,
-    SlicePolicy, Tool, Transcribe,
+    Command, Eviction, InsertAt, ItemId, Listen, MAX_STRETCH, MessageContent, Respond, ResponseId, ResponseInput, Role,
+    Sampling, SlicePolicy, TextDelay, Tool, Transcribe,
 };
 pub use error::{EnrolError, OpenError, SessionError, SubmitError};
 pub use event::{EngineUsage, Event, FinishReason, LatencyStamps};

@@ -7,8 +7,8 @@ use repartee_engine_api::SessionError;
 use super::Scheduler;
 use super::turns::{WaitingTurn, in_turn};
 use crate::elements::Element;
-use crate::session::{DefaultLimits, Session};
-use crate::stage::{ResponseParams, StageEnd, StageItem};
+use crate::session::{BegunResponse, DefaultLimits, Session};
+use crate::stage::{ContextBudget, ResponseParams, StageEnd, StageItem};
 
 /// Positions of prompts that a tick renders, and the time that it spends on them. At least one prompt is rendered. A
 /// template that copies ids renders so many positions in a millisecond; that of a checkpoint takes longer.
@@ -61,10 +61,16 @@ impl Scheduler {
         for slot in slots {
             let (Some(session), model) = self.split(owner, now) else { continue };
             let form_error = session.form_error(slot);
-            let Some((elements, params)) = session.begin(slot, &model, limits) else { continue };
+            let Some(begun) = session.begin(slot, &model, limits) else { continue };
+            let BegunResponse { elements, params, excess } = begun;
             moved = true;
             if let Some(error) = form_error {
                 self.fail(slot, error);
+                continue;
+            }
+            if let Some(ContextBudget { used, limit }) = excess {
+                let (tokens, limit) = (used as u32, limit as u32);
+                self.fail(slot, SessionError::ContextFull { tokens, limit });
                 continue;
             }
             let tokens = self.model.template.tokens(elements.len());

@@ -53,6 +53,7 @@ impl Session {
                 let system = system(&self.instructions, &tools, model)?;
                 (self.tools, self.system, self.changed) = (tools.into(), system, true);
             }
+            Command::SetEviction(eviction) => self.set_eviction(eviction)?,
             Command::Respond(request) => self.respond(request, model)?,
             Command::Transcribe(request) => self.transcribe(request, model)?,
             Command::BeginSpeculation { item, respond } => self.begin_speculation(item, respond, model)?,

@@ -24,8 +24,8 @@ impl Session {
         if !model.hears_text {
             return;
         }
-        let Listen { item, language, prompt, translate, recorded } = listen;
-        let options = HearingOptions { language, prompt, complete: recorded, translate, detailed: recorded };
+        let Listen { item, language, prompt, translate, recorded, delay } = listen;
+        let options = HearingOptions { language, prompt, complete: recorded, translate, detailed: recorded, delay };
         if !self.recognitions.relabel(&options, item) {
             self.next_hearing = Some((options, item));
         }

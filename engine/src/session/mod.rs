@@ -70,6 +70,6 @@ mod transcribe;
 mod written_output;
 
 pub use context::ModelContext;
-pub use prompt::DefaultLimits;
+pub use prompt::{BegunResponse, DefaultLimits};
 pub use state::{Queues, Session};
 pub use text_intake::EncodedTexts;

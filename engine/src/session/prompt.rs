@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use repartee_engine_api::EngineUsage;
+use repartee_engine_api::{EngineUsage, Eviction, SessionError};
 
 use super::active_response::ActiveResponse;
 use super::hearing::cut_after;
@@ -14,8 +14,6 @@ use crate::elements::{AudioRows, Element, Message, MessageKind, MessagePart};
 use crate::model::ReasoningTokens;
 use crate::stage::{ContextBudget, ResponseParams};
 
-/// Share of a prompt's limit that an eviction frees: one in four positions.
-const FREED_SHARE: usize = 4;
 /// Positions that a template writes around a message, about.
 const TEMPLATE_POSITIONS: usize = 4;
 
@@ -28,14 +26,41 @@ pub struct DefaultLimits {
     pub written: u32,
 }
 
+/// A response that begins.
+pub struct BegunResponse {
+    /// Prompt of the response.
+    pub elements: Vec<Element>,
+    /// Parameters of the response.
+    pub params: ResponseParams,
+    /// Positions that the prompt takes and may take, if it takes too many and nothing may be evicted.
+    pub excess: Option<ContextBudget>,
+}
+
+/// Prompt of the items that fit.
+struct FittedPrompt {
+    elements: Vec<Element>,
+    /// As in [`BegunResponse`].
+    excess: Option<ContextBudget>,
+}
+
 impl Session {
-    /// Begins the pending response in `slot`; returns its prompt and parameters.
-    pub fn begin(
-        &mut self,
-        slot: usize,
-        model: &ModelContext<'_>,
-        limits: DefaultLimits,
-    ) -> Option<(Vec<Element>, ResponseParams)> {
+    /// Sets what happens to a history that no longer fits.
+    ///
+    /// # Errors
+    ///
+    /// A share that is no number of 0 to 1.
+    pub(super) fn set_eviction(&mut self, eviction: Eviction) -> Result<(), SessionError> {
+        if let Eviction::Oldest { kept, .. } = eviction
+            && !(0.0..=1.0).contains(&kept)
+        {
+            return Err(SessionError::bad("kept", kept, "a share of 0 to 1"));
+        }
+        (self.eviction, self.changed) = (eviction, true);
+        Ok(())
+    }
+
+    /// Begins the pending response in `slot`.
+    pub fn begin(&mut self, slot: usize, model: &ModelContext<'_>, limits: DefaultLimits) -> Option<BegunResponse> {
         let pending = if slot == self.slot {
             self.pending_responses.pop_front()?
         } else {
@@ -44,15 +69,17 @@ impl Session {
         let limit = if pending.request.streamed { limits.given } else { limits.written };
         let most = pending.request.max_tokens.unwrap_or(limit);
         let system = pending.system.as_ref();
-        let elements = match &pending.input {
-            Some(parts) => self.render(model, system, self.messages(parts), None, true),
+        let whole = |elements| FittedPrompt { elements, excess: None };
+        let FittedPrompt { elements, excess } = match &pending.input {
+            Some(parts) => whole(self.render(model, system, self.messages(parts), None, true)),
             None if pending.request.out_of_band => {
                 let complete = self.history.items().iter().filter(|entry| !self.is_unfinished(entry.id));
-                self.render(model, system, complete.map(|entry| entry.message.clone()).collect(), None, true)
+                whole(self.render(model, system, complete.map(|entry| entry.message.clone()).collect(), None, true))
             }
             None => {
                 let end = self.history.position(pending.request.item)?;
-                self.fit(model, most, end, |session, from| {
+                let fixed = self.render(model, system, Vec::new(), None, false).len();
+                self.fit(model, most, (fixed, end), |session, from| {
                     session.render(model, system, session.between(from, end), None, true)
                 })
             }
@@ -86,11 +113,11 @@ impl Session {
         } else if let Some(other) = self.out_of_band.iter_mut().find(|other| other.slot == slot) {
             other.active = Some(active);
         }
-        Some((elements, params))
+        Some(BegunResponse { elements, params, excess })
     }
 
-    /// Prompt for silent prefill; `None` if it has not changed since the last call, or an in-band response is active or
-    /// pending.
+    /// Prompt for silent prefill; `None` if it has not changed since the last call, an in-band response is active or
+    /// pending, or it takes too many positions and nothing may be evicted.
     pub fn silent_prompt(&mut self, model: &ModelContext<'_>) -> Option<Vec<Element>> {
         let waits = self.behind || self.active.is_some() || !self.pending_responses.is_empty();
         if waits || !std::mem::take(&mut self.changed) {
@@ -104,7 +131,8 @@ impl Session {
         let half = half.min();
         let end = half.map_or(self.history.items().len(), |(end, _)| end);
         // The next response may ask for any number of tokens.
-        let elements = self.fit(model, u32::MAX, end, |session, from| {
+        let fixed = self.render(model, self.system.as_ref(), Vec::new(), None, false).len();
+        let fitted = self.fit(model, u32::MAX, (fixed, end), |session, from| {
             let mut messages = session.between(from, end);
             // Text that is being heard ends the prompt, without what closes a message.
             let growing = session.growing_ids(half.map(|(_, item)| item));
@@ -118,7 +146,7 @@ impl Session {
             let open = open.map(|audio_input| &audio_input.encoded[..]);
             session.render(model, session.system.as_ref(), messages, open, false)
         });
-        Some(elements)
+        fitted.excess.is_none().then_some(fitted.elements)
     }
 
     /// Prompt that the session waits to have rendered: true if a response waits for it, false for silent prefill;
@@ -137,26 +165,37 @@ impl Session {
     }
 
     /// Renders a prompt of the items before index `end` that leaves every stage space for a response of `max_tokens` text
-    /// tokens. If it is longer, the oldest items are evicted, more than needed at once, because everything after them is
-    /// prefilled again. The last item stays, so a prompt can still be too long. `render` returns the prompt without the
+    /// tokens. If it is longer, the oldest items are evicted as the session's policy says. The last item stays, so a prompt
+    /// can still be too long. The first `fixed` positions are the instructions. `render` returns the prompt without the
     /// items before an index.
     fn fit(
         &mut self,
         model: &ModelContext<'_>,
         max_tokens: u32,
-        end: usize,
+        (fixed, end): (usize, usize),
         render: impl Fn(&Self, usize) -> Vec<Element>,
-    ) -> Vec<Element> {
-        let budgets = |elements: &[Element]| -> Vec<ContextBudget> {
-            model.stages.iter().filter_map(|stage| stage.context_budget(elements, max_tokens as usize)).collect()
+    ) -> FittedPrompt {
+        let (kept, own) = match self.eviction {
+            Eviction::Oldest { kept, most } => (kept, most),
+            Eviction::Nothing => (1.0, None),
         };
-        let freed = |limit: usize| limit - limit / FREED_SHARE;
+        let budgets = |elements: &[Element]| -> Vec<ContextBudget> {
+            let stages = model.stages.iter().filter_map(|stage| stage.context_budget(elements, max_tokens as usize));
+            let own =
+                own.map(|most| ContextBudget { used: elements.len(), limit: fixed.saturating_add(most as usize) });
+            stages.chain(own).collect()
+        };
         let elements = render(self, 0);
         let used = budgets(&elements);
+        let excess = used.iter().find(|budget| budget.used > budget.limit).copied();
         let most = end.saturating_sub(1);
-        if most == 0 || used.iter().all(|budget| budget.used <= budget.limit) {
-            return elements;
+        if self.eviction == Eviction::Nothing {
+            return FittedPrompt { elements, excess };
         }
+        if most == 0 || excess.is_none() {
+            return FittedPrompt { elements, excess: None };
+        }
+        let freed = |limit: usize| limit - (limit.saturating_sub(fixed) as f64 * (1.0 - kept)) as usize;
         // About the part of the prompt that has to go, of the stage that has least space.
         let part = |ContextBudget { used, limit }: &ContextBudget| 1.0 - freed(*limit) as f64 / (*used).max(1) as f64;
         let part = used.iter().map(part).fold(0.0, f64::max);
@@ -177,7 +216,7 @@ impl Session {
         for oldest in self.history.evict(count) {
             self.drop_audio(oldest);
         }
-        elements
+        FittedPrompt { elements, excess: None }
     }
 
     fn between(&self, from: usize, end: usize) -> Vec<Message> {

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use repartee_engine_api::{Command, Event, ItemId, ResponseId, SessionError, SessionPeer, Tenant, Tool};
+use repartee_engine_api::{Command, Event, Eviction, ItemId, ResponseId, SessionError, SessionPeer, Tenant, Tool};
 use tracing::Span;
 
 use super::active_response::ActiveResponse;
@@ -73,6 +73,7 @@ pub struct Session {
     /// Encoded system message of instructions and tools.
     pub(super) system: Option<Vec<u32>>,
     pub(super) history: History,
+    pub(super) eviction: Eviction,
     pub(super) audio_input: Option<AudioInput>,
     pub(super) slices: Option<Slices>,
     pub(super) speculation: Option<Speculation>,
@@ -127,6 +128,7 @@ impl Session {
             tools: Arc::default(),
             system: None,
             history: History::default(),
+            eviction: Eviction::default(),
             audio_input: None,
             slices: None,
             speculation: None,

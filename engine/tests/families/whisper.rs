@@ -11,6 +11,7 @@ use repartee_engine::internals::{
     BatchEntry, Checkpoint, Hearing, HearingOptions, Hypothesis, Recogniser, RowKind, load_model,
 };
 use repartee_engine::{EngineConfig, Source, WeightPolicy};
+use repartee_engine_api::TextDelay;
 use repartee_engine_testkit::speech::{copy, zero};
 use repartee_engine_testkit::{Expected, difference, folder};
 use repartee_kernels::cpu::Cpu;
@@ -229,6 +230,24 @@ fn any_split_gives_the_same_hypotheses() {
     for cuts in [&[1_600][..], &[4_000, 1, 7_777, 320], &[50_000, 3]] {
         assert!(hear(&sound, cuts, &options) == whole, "{cuts:?}");
     }
+}
+
+#[test]
+fn text_stays_later_with_more_delay() {
+    let sound = sound(110_000)[50_000..].to_vec();
+    let first = |sound: &[f32], delay| {
+        let heard = hear(sound, &[4_000], &HearingOptions { delay, ..HearingOptions::default() });
+        assert!(heard.last().unwrap().text.len() > 5 && heard.len() > 1, "{heard:?}");
+        heard.iter().position(|hypothesis| hypothesis.stable > 0).map(|at| (at, heard.len()))
+    };
+    let delays = [TextDelay::Minimal, TextDelay::Low, TextDelay::Medium, TextDelay::High];
+    let firsts = delays.map(|delay| first(&sound, delay).unwrap().0);
+    assert!(firsts.windows(2).all(|pair| pair[0] < pair[1]), "{firsts:?}");
+    // Where the window is full, and at the end.
+    let (at, _) = first(&sound, TextDelay::VeryHigh).unwrap();
+    assert!(at >= firsts[3], "{at} after {firsts:?}");
+    let (at, all) = first(&sound[..30_000], TextDelay::VeryHigh).unwrap();
+    assert_eq!(at, all - 1, "text stays at the end alone");
 }
 
 /// Does one unit of each slot that has work.

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use repartee_engine::{Engine, EngineConfig, Source};
 use repartee_engine_api::{
-    Command, EngineUsage, Event, FinishReason, InsertAt, MessageContent, OpenError, Respond, Role, Sampling,
+    Command, EngineUsage, Event, Eviction, FinishReason, InsertAt, MessageContent, OpenError, Respond, Role, Sampling,
     SessionError, SessionHandle, SpeechEngine,
 };
 
@@ -284,6 +284,86 @@ fn eviction_leaves_later_items_out_of_prompts() {
         });
         assert_eq!(kept.expect("the prompt is the newest items").text, evicted.text, "of {items}");
     }
+}
+
+#[test]
+fn a_share_of_a_limit_is_kept() {
+    let served = serve("dense", &modest());
+    let written = |number| Respond { max_tokens: Some(20), audio: false, ..respond(number) };
+    let insert = |session: &SessionHandle, item: u64| {
+        let text = format!("{}words to be dropped", "so many ".repeat(item as usize % 5));
+        send(session, Command::text(item, Role::User, text));
+    };
+    let answer = |session: &SessionHandle| {
+        send(session, Command::Respond(written(1)));
+        listen(session, 1).unwrap()
+    };
+    let instruct = |session: &SessionHandle| {
+        send(session, Command::SetInstructions("You are a patient listener.".repeat(4)));
+    };
+    let alone = |items: std::ops::RangeInclusive<u64>| {
+        let session = served.engine.open().unwrap();
+        instruct(&session);
+        items.for_each(|item| insert(&session, item));
+        answer(&session)
+    };
+    // Positions of the instructions and of the template around an answer.
+    let fixed = read(&alone(1..=1)) - (read(&alone(1..=2)) - read(&alone(2..=2)));
+    let all = read(&alone(1..=20));
+    for (kept, most) in [(0.5, 100), (0.8, 100), (1.0, 100), (0.0, 100), (0.5, 5_000)] {
+        let session = served.engine.open().unwrap();
+        instruct(&session);
+        send(&session, Command::SetEviction(Eviction::Oldest { kept, most: Some(most) }));
+        (1..=20).for_each(|item| insert(&session, item));
+        let answered = answer(&session);
+        let whole = most > 1_000;
+        assert_eq!(read(&answered) == all, whole, "{kept} of {most}");
+        if whole {
+            continue;
+        }
+        // The newest items as long as they take no more than the share, and the last one in any case.
+        let first = (1..=20).find(|&first| first == 20 || read(&alone(first..=20)) - fixed <= (kept * 100.0) as u32);
+        assert_eq!(answered.text, alone(first.unwrap()..=20).text, "{kept} of {most}");
+        assert_eq!(read(&answered), read(&alone(first.unwrap()..=20)), "{kept} of {most}");
+    }
+}
+
+#[test]
+fn nothing_is_evicted_where_that_is_refused() {
+    let served = serve("dense", &modest());
+    let small = shrunk(&served, 320);
+    let session = small.open().unwrap();
+    let written = |number| Respond { max_tokens: Some(20), audio: false, ..respond(number) };
+    let long = |item| Command::text(item, Role::User, "so many words ".repeat(5));
+    for share in [f64::NAN, -0.1, 1.1] {
+        send(&session, Command::SetEviction(Eviction::Oldest { kept: share, most: None }));
+        let event = session.next_event_blocking();
+        let Some(Event::Failed { error: SessionError::BadValue { field: "kept", .. }, .. }) = event else {
+            panic!("{event:?}")
+        };
+    }
+    send(&session, Command::SetEviction(Eviction::Nothing));
+    let mut number = 0;
+    let error = loop {
+        send(&session, long(number));
+        send(&session, Command::Respond(written(number)));
+        match listen(&session, number) {
+            Ok(_) => number += 1,
+            Err(error) => break error,
+        }
+        assert!(number < 20, "the context never got full");
+    };
+    assert!(matches!(error, SessionError::ContextFull { tokens, limit } if tokens > limit), "{error}");
+    assert!(number >= 1, "{error}");
+    // The caller makes space.
+    (0..number).for_each(|item| send(&session, Command::Delete { item }));
+    send(&session, Command::Respond(written(99)));
+    listen(&session, 99).unwrap();
+    // The policy holds from the next prompt on.
+    send(&session, Command::SetEviction(Eviction::default()));
+    (100..110).for_each(|item| send(&session, long(item)));
+    send(&session, Command::Respond(written(110)));
+    listen(&session, 110).unwrap();
 }
 
 #[test]

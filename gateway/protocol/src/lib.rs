@@ -12,6 +12,7 @@
 //! | [`transcription`] | `conversation.item.input_audio_transcription.*` |
 //! | [`response`] | `response.*` |
 //! | [`speech_synthesis`] | `repartee.text.*`: given text, streamed by the client |
+//! | [`truncation`] | a conversation that no longer fits the context |
 //! | [`rate_limits`] | `rate_limits.updated` |
 //! | [`error`] | `error` events, and the body of HTTP errors |
 //! | [`json`] | bodies of requests, and the bounds of a JSON text |
@@ -61,6 +62,7 @@ pub mod speech_synthesis;
 pub mod suggestion;
 pub mod transcription;
 pub mod transcription_session;
+pub mod truncation;
 
 mod client;
 pub mod fields;

@@ -6,6 +6,8 @@ use serde_json::Value;
 
 use super::fields::{integer, name_of, optional_integer, within};
 use super::literal::literal;
+use super::transcription::Delay;
+use super::truncation::Truncation;
 
 /// Type of a session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,8 +76,8 @@ pub struct Session {
     pub prompt: Option<Value>,
     /// Not supported; always `null`.
     pub reasoning: Option<Value>,
-    /// Truncation strategy. Always `auto`: the oldest turns are evicted when the conversation exceeds the context.
-    pub truncation: Value,
+    /// Policy for a conversation that exceeds the context.
+    pub truncation: Truncation,
     /// Not supported; always `null`.
     pub include: Option<Vec<String>>,
     /// Input and output audio settings.
@@ -102,7 +104,7 @@ impl Default for Session {
             tracing: None,
             prompt: None,
             reasoning: None,
-            truncation: Value::from("auto"),
+            truncation: Truncation::default(),
             include: None,
             audio: Audio::default(),
             repartee: SessionExtension::default(),
@@ -224,6 +226,9 @@ pub struct Transcription {
     /// Additional prompt for the transcript, such as expected names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
+    /// Certainty that growing transcripts wait for; absent for a model whose transcripts don't grow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay: Option<Delay>,
 }
 
 /// Settings of the model's audio.

@@ -10,6 +10,27 @@ literal!(
     UsageKind = "tokens"
 );
 
+/// Certainty that a growing transcript waits for: a longer delay takes more context into account.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Delay {
+    /// Words come as soon as others follow them.
+    #[serde(rename = "minimal")]
+    Minimal,
+    /// Words come when they were heard twice.
+    #[serde(rename = "low")]
+    Low,
+    /// Words come when they were heard three times.
+    #[default]
+    #[serde(rename = "medium")]
+    Medium,
+    /// Words come when they were heard four times.
+    #[serde(rename = "high")]
+    High,
+    /// Words come at the end of the turn.
+    #[serde(rename = "xhigh")]
+    VeryHigh,
+}
+
 /// Payload of `conversation.item.input_audio_transcription.delta`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TranscriptionDelta {

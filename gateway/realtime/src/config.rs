@@ -1,7 +1,7 @@
 //! `session.update`: accepts the settings of stock clients and maps them to the model's capabilities, with a warning for
 //! each difference.
 
-use repartee_engine_api::ModelInfo;
+use repartee_engine_api::{Eviction, ModelInfo};
 use repartee_media::endpointing;
 use repartee_media::tempo::SPEEDS;
 use repartee_media::{resample, vad::TurnSettings};
@@ -10,6 +10,7 @@ use repartee_protocol::merge::{differences, merge, strip_nulls};
 use repartee_protocol::session::{
     AudioFormat, Eagerness, MaxTokens, Modality, ServerVad, Session, SessionKind, TurnDetection,
 };
+use repartee_protocol::truncation::{Retention, Truncation};
 use repartee_protocol::{ErrorBody, ErrorKind};
 use serde_json::{Value, json};
 
@@ -158,13 +159,38 @@ fn check(config: &Session, model: &ModelInfo) -> Result<(), ErrorBody> {
         let (least, most) = (ANSWERED_SLICE_MS.start(), ANSWERED_SLICE_MS.end());
         return refuse("session.repartee.slice_ms", format!("a slice is {least} to {most} ms, got {ms}"));
     }
-    if config.truncation == "disabled" {
-        let message =
-            "`truncation` can only be `auto`: the oldest items are dropped when the conversation exceeds the context";
-        return refuse("session.truncation", message.into());
-    }
+    check_truncation(config.truncation)?;
     tools::check_choice(&config.tool_choice, &config.tools, model, "session.tool_choice")?;
     tools::functions(&config.tools, "session.tools").map(drop)
+}
+
+/// Rejects a share that is none, and a limit that no item fits.
+fn check_truncation(truncation: Truncation) -> Result<(), ErrorBody> {
+    let refuse = |field: &str, message: String| {
+        let param = format!("session.truncation.{field}");
+        Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param(param))
+    };
+    let Truncation::Retention(Retention { retention_ratio: ratio, token_limits, .. }) = truncation else {
+        return Ok(());
+    };
+    if !(0.0..=1.0).contains(&ratio) {
+        return refuse("retention_ratio", format!("a share is 0 to 1, got {ratio}"));
+    }
+    match token_limits.and_then(|limits| limits.post_instructions) {
+        Some(0) => refuse("token_limits.post_instructions", "a limit is at least 1 token".to_owned()),
+        _ => Ok(()),
+    }
+}
+
+/// Policy of the engine for a conversation that exceeds the context.
+pub(super) fn eviction(truncation: Truncation) -> Eviction {
+    match truncation {
+        Truncation::Auto(_) => Eviction::default(),
+        Truncation::Disabled(_) => Eviction::Nothing,
+        Truncation::Retention(Retention { retention_ratio: kept, token_limits, .. }) => {
+            Eviction::Oldest { kept, most: token_limits.and_then(|limits| limits.post_instructions) }
+        }
+    }
 }
 
 /// Rejects token limits out of range.
@@ -195,13 +221,16 @@ fn apply_capabilities(config: &mut Session, model: &ModelInfo) {
     config.prompt = None;
     config.reasoning = None;
     config.include = None;
-    config.truncation = Value::from("auto");
     config.audio.input.noise_reduction = None;
     if config.kind == SessionKind::Transcription {
         serve_transcription(config);
     }
     match &mut config.audio.input.transcription {
-        Some(transcription) if model.transcribes => transcription.model = Some(model.name.clone()),
+        Some(transcription) if model.transcribes => {
+            transcription.model = Some(model.name.clone());
+            // Text of other models comes at the end of a turn.
+            transcription.delay = transcription.delay.filter(|_| model.hears_text);
+        }
         other => *other = None,
     }
     let speed = &mut config.audio.output.speed;

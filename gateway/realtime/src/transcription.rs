@@ -3,10 +3,13 @@
 
 use std::time::{Duration, Instant};
 
-use repartee_engine_api::{Command, EngineUsage, Event, FinishReason, ItemId, Listen, SessionError, Transcribe};
+use repartee_engine_api::{
+    Command, EngineUsage, Event, FinishReason, ItemId, Listen, SessionError, TextDelay, Transcribe,
+};
 use repartee_protocol::item::{Item, ItemContent};
 use repartee_protocol::transcription::{
-    TranscriptionCompleted, TranscriptionDelta, TranscriptionFailed, TranscriptionInputTokens, TranscriptionUsage,
+    Delay, TranscriptionCompleted, TranscriptionDelta, TranscriptionFailed, TranscriptionInputTokens,
+    TranscriptionUsage,
 };
 use repartee_protocol::{ErrorBody, ErrorKind, ServerEvent};
 
@@ -28,7 +31,8 @@ impl RealtimeSession {
         };
         let item = self.number();
         let (language, prompt) = (settings.language, settings.prompt.unwrap_or_default());
-        self.command(Command::Listen(Listen { language, prompt, ..Listen::new(item) }));
+        let delay = text_delay(settings.delay.unwrap_or_default());
+        self.command(Command::Listen(Listen { language, prompt, delay, ..Listen::new(item) }));
         if let Some(turn) = self.input.turn() {
             turn.transcript = Some(OpenTranscript { item, announced, sent: 0 });
         }
@@ -193,6 +197,17 @@ impl RealtimeSession {
             content_index: 0,
             error,
         }));
+    }
+}
+
+/// Certainty of the engine for a client's delay.
+fn text_delay(delay: Delay) -> TextDelay {
+    match delay {
+        Delay::Minimal => TextDelay::Minimal,
+        Delay::Low => TextDelay::Low,
+        Delay::Medium => TextDelay::Medium,
+        Delay::High => TextDelay::High,
+        Delay::VeryHigh => TextDelay::VeryHigh,
     }
 }
 

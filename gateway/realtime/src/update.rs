@@ -24,7 +24,7 @@ impl RealtimeSession {
     pub(super) fn reconfigure(&mut self, patch: &Value) -> Result<(), ErrorBody> {
         let next = config::updated(&self.config, patch, &self.setup.model)?;
         self.check_kind(next.kind)?;
-        let old = std::mem::replace(&mut self.config, next).instructions;
+        let old = std::mem::replace(&mut self.config, next);
         if patch.get("reasoning").is_some_and(|reasoning| !reasoning.is_null()) {
             self.effects.push(Effect::Unsupported("session.reasoning"));
         }
@@ -35,8 +35,11 @@ impl RealtimeSession {
         if config::drops_tools(patch, &self.setup.model) {
             self.effects.push(Effect::Unsupported(tools::DROPPED));
         }
-        if self.config.instructions != old {
+        if self.config.instructions != old.instructions {
             self.command(Command::SetInstructions(self.config.instructions.clone()));
+        }
+        if self.config.truncation != old.truncation {
+            self.command(Command::SetEviction(config::eviction(self.config.truncation)));
         }
         let engine_tools =
             tools::allowed(tools::functions(&self.config.tools, "session.tools")?, &self.config.tool_choice);

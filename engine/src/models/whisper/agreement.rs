@@ -1,5 +1,7 @@
-//! Agreement of successive hypotheses: words that three of them have in common are stable. Of two, the second often repeats
-//! what the first mistook at the edge of its sound.
+//! Agreement of successive hypotheses: words that several of them have in common are stable. Of two, the second often
+//! repeats what the first mistook at the edge of its sound; three are the default.
+
+use repartee_engine_api::TextDelay;
 
 /// Languages that do not separate words by spaces; each of their characters counts as a word.
 const UNSPACED: [&str; 6] = ["zh", "ja", "th", "lo", "my", "yue"];
@@ -7,12 +9,24 @@ const UNSPACED: [&str; 6] = ["zh", "ja", "th", "lo", "my", "yue"];
 /// Number of words at the end of a hypothesis that more sound may change.
 const OPEN_WORDS: usize = 2;
 
-/// Number of leading tokens of `text` that agree with each of `before`, whole words alone; none if there are fewer than
-/// two of them. The last words of `text` never count, because more sound may change them. `spelt` gives the text of tokens.
+/// Upper bound of [`agreements`].
+pub const MOST_AGREEMENTS: usize = 3;
+
+/// Number of hypotheses before the last one that agree on a stable word; `None` if growing text is never stable.
+pub fn agreements(delay: TextDelay) -> Option<usize> {
+    match delay {
+        TextDelay::Minimal => Some(0),
+        TextDelay::Low => Some(1),
+        TextDelay::Medium => Some(2),
+        TextDelay::High => Some(MOST_AGREEMENTS),
+        TextDelay::VeryHigh => None,
+    }
+}
+
+/// Number of leading tokens of `text` that agree with each of `before`, whole words alone. The last words of `text` never count, because more sound may change them. `spelt` gives the text of tokens.
 pub fn agreed(before: &[Vec<u32>], text: &[u32], language: Option<&str>, spelt: impl Fn(&[u32]) -> String) -> usize {
     let common = |other: &Vec<u32>| other.iter().zip(text).take_while(|(a, b)| a == b).count();
-    let [common, others @ ..] = &before.iter().map(common).collect::<Vec<_>>()[..] else { return 0 };
-    let Some(common) = others.iter().min().map(|other| *common.min(other)) else { return 0 };
+    let common = before.iter().map(common).min().unwrap_or(text.len());
     let unspaced = language.is_some_and(|language| UNSPACED.contains(&language));
     let words = (1..text.len()).rev().filter(|&at| is_boundary(text, at, unspaced, &spelt));
     words.skip(OPEN_WORDS - 1).find(|&end| end <= common).unwrap_or(0)
@@ -63,11 +77,13 @@ mod tests {
     }
 
     #[test]
-    fn three_hypotheses_agree() {
+    fn every_hypothesis_agrees() {
         let text = [0, 1, 2, 4, 5];
-        assert_eq!(agreed(&[text.to_vec()], &text, Some("en"), spelt), 0);
+        assert_eq!(agreed(&[], &text, Some("en"), spelt), 3, "the last words may change");
+        assert_eq!(agreed(&[text.to_vec()], &text, Some("en"), spelt), 3);
         assert_eq!(agreed(&[vec![0, 4], text.to_vec()], &text, Some("en"), spelt), 1);
         assert_eq!(agreed(&[text.to_vec(), vec![0, 4]], &text, Some("en"), spelt), 1);
+        assert_eq!(agreed(&[Vec::new(), text.to_vec(), text.to_vec()], &text, Some("en"), spelt), 0);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 use repartee_engine_api::HearingInfo;
 
+use super::agreement::agreements;
 use super::config::WhisperConfig;
 use super::features::WindowFeatures;
 use super::rules::DecodingRules;
@@ -212,6 +213,7 @@ impl<O: Device> Recogniser for WhisperRecogniser<O> {
             heard: 0,
             text: Vec::new(),
             before: Vec::new(),
+            agreements: agreements(options.delay),
             stable: 0,
             ended: false,
             finished: false,

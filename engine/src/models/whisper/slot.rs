@@ -2,6 +2,7 @@
 
 use repartee_engine_api::TranscriptDetails;
 
+use super::agreement::MOST_AGREEMENTS;
 use super::run::{Decoding, ScoredToken};
 use super::window_encoding::WindowEncoding;
 use super::word_alignment::WordAlignment;
@@ -74,8 +75,10 @@ pub struct OpenSlot {
     pub heard: usize,
     /// Last hypothesis for this window, token by token.
     pub text: Vec<ScoredToken>,
-    /// Tokens of the hypothesis before.
-    pub before: Vec<u32>,
+    /// Tokens of the hypotheses before, oldest first; at most [`MOST_AGREEMENTS`].
+    pub before: Vec<Vec<u32>>,
+    /// Number of hypotheses before the last one that agree on a stable word; `None` if growing text is never stable.
+    pub agreements: Option<usize>,
     /// Number of stable tokens of `text`.
     pub stable: usize,
     /// True at the end of the sound.
@@ -92,8 +95,23 @@ impl OpenSlot {
         self.run.as_ref().map(|run| (self.serial, run))
     }
 
-    /// The last two hypotheses.
-    pub fn earlier(&self) -> [Vec<u32>; 2] {
-        [self.before.clone(), self.text.iter().map(|(id, _)| *id).collect()]
+    /// Tokens of the last hypothesis.
+    pub fn ids(&self) -> Vec<u32> {
+        self.text.iter().map(|(id, _)| *id).collect()
+    }
+
+    /// The last `count` hypotheses, oldest first; missing ones are empty.
+    pub fn earlier(&self, count: usize) -> Vec<Vec<u32>> {
+        let last = self.before.iter().cloned().chain([self.ids()]);
+        let all: Vec<_> = std::iter::repeat_n(Vec::new(), count).chain(last).collect();
+        all[all.len() - count..].to_vec()
+    }
+
+    /// Keeps the last hypothesis beside those before it.
+    pub fn pass_hypothesis(&mut self) {
+        let ids = self.ids();
+        self.before.push(ids);
+        let excess = self.before.len().saturating_sub(MOST_AGREEMENTS);
+        self.before.drain(..excess);
     }
 }

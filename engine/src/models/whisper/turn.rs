@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use repartee_engine_api::{SessionError, TimedWord, TranscriptQuality};
 
-use super::agreement::{agreed, last_word};
+use super::agreement::{MOST_AGREEMENTS, agreed, last_word};
 use super::recogniser::{Computed, NAME, WhisperRecogniser};
 use super::rules::{TextVerdict, compression_ratio, repeats_words};
 use super::run::{Decoding, Progress, RunPrompt, ScoredToken, TEMPERATURES};
@@ -146,7 +146,8 @@ impl<O: Device> WhisperRecogniser<O> {
         let open = self.slots[slot].as_ref()?;
         // Words that were stable before stay so: the next window does not begin with them.
         let least = open.stable;
-        let stable = agreed(&open.earlier(), &ids, code, |ids| self.spelt(ids)).max(least);
+        let agreements = open.agreements.unwrap_or(MOST_AGREEMENTS);
+        let stable = agreed(&open.earlier(agreements), &ids, code, |ids| self.spelt(ids)).max(least);
         let last = last_word(&ids, code, |ids| self.spelt(ids));
         let row = 2 * self.features.config().hop_length;
         // A cut frees a third of the window at least.
@@ -187,9 +188,11 @@ impl<O: Device> WhisperRecogniser<O> {
             });
             return Some(Ok(Hypothesis { stable: whole.len(), text: whole, is_final: true, language: found, details }));
         }
-        let stable = agreed(&open.earlier(), &ids(&text), self.code(language), |ids| self.spelt(ids));
+        let stable = open.agreements.map_or(0, |agreements| {
+            agreed(&open.earlier(agreements), &ids(&text), self.code(language), |ids| self.spelt(ids))
+        });
         let open = self.slots[slot].as_mut()?;
-        open.before = ids(&open.text);
+        open.pass_hypothesis();
         open.stable = open.stable.max(stable).min(text.len());
         if open.stable > 0 {
             open.language = open.language.or(language);

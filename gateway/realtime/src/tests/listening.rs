@@ -1,6 +1,6 @@
 //! Transcripts of turns that are still open, by a model that hears text.
 
-use repartee_engine_api::{Command, Event, FinishReason, Listen, ModelInfo};
+use repartee_engine_api::{Command, Event, FinishReason, Listen, ModelInfo, TextDelay};
 use repartee_media::vad::TurnEvent;
 use serde_json::{Value, json};
 
@@ -37,6 +37,35 @@ fn announced(harness: &Harness) -> u64 {
     let [Listen { item, language, prompt, .. }] = listens[..] else { panic!("{:?}", harness.commands) };
     assert_eq!((language.as_deref(), &**prompt), (Some("en"), "Names: Ada."));
     *item
+}
+
+#[test]
+fn delay_is_that_of_the_engine() {
+    for (asked, engine) in [
+        (json!("minimal"), TextDelay::Minimal),
+        (json!("low"), TextDelay::Low),
+        (Value::Null, TextDelay::Medium),
+        (json!("medium"), TextDelay::Medium),
+        (json!("high"), TextDelay::High),
+        (json!("xhigh"), TextDelay::VeryHigh),
+    ] {
+        let mut harness = listening(&server_vad());
+        harness.update(json!({"audio": {"input": {"transcription": {"delay": asked}}}}));
+        let session = &harness.find("session.updated")["session"];
+        assert_eq!(session["audio"]["input"]["transcription"]["delay"], asked);
+        harness.clear();
+        harness.input_audio(1_000);
+        harness.input(SessionInput::Turn(TurnEvent::SpeechStarted { audio_start_ms: 0 }));
+        let [Command::Listen(Listen { delay, .. }), ..] = harness.commands[..] else {
+            panic!("{:?}", harness.commands)
+        };
+        assert_eq!(delay, engine);
+    }
+    let mut harness = Harness::with_model(Delivery::Unpaced, model());
+    harness.update(json!({"audio": {"input": {"transcription": {"delay": "low"}}}}));
+    let session = &harness.find("session.updated")["session"];
+    assert_eq!(session["audio"]["input"]["transcription"]["delay"], Value::Null);
+    assert!(session["repartee"]["warnings"].to_string().contains("transcription.delay"), "{session}");
 }
 
 fn deltas(harness: &Harness) -> Vec<&Value> {

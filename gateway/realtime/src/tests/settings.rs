@@ -1,6 +1,6 @@
 //! `session.update`.
 
-use repartee_engine_api::{Command, ModelInfo};
+use repartee_engine_api::{Command, Eviction, ModelInfo};
 use serde_json::{Value, json};
 
 use super::super::{Delivery, Effect, RealtimeSession, SessionSetup};
@@ -37,6 +37,37 @@ fn absent_keeps_and_null_clears() {
     assert_eq!(session["audio"]["input"]["turn_detection"], Value::Null);
 }
 
+/// Truncation to a share of the tokens.
+fn retention(share: f64, limit: u32) -> Value {
+    let limits = json!({"post_instructions": limit});
+    json!({"type": "retention_ratio", "retention_ratio": share, "token_limits": limits})
+}
+
+#[test]
+fn truncation_reaches_the_engine() {
+    let mut harness = Harness::new(Delivery::Unpaced);
+    for (patch, engine) in [
+        (json!("auto"), None),
+        (json!("disabled"), Some(Eviction::Nothing)),
+        (retention(0.5, 700), Some(Eviction::Oldest { kept: 0.5, most: Some(700) })),
+        (retention(0.5, 700), None),
+        (json!({"retention_ratio": 0.8}), Some(Eviction::Oldest { kept: 0.8, most: Some(700) })),
+        (Value::Null, Some(Eviction::default())),
+    ] {
+        harness.clear();
+        harness.update(json!({"truncation": patch}));
+        let sent: Vec<_> = engine.map(Command::SetEviction).into_iter().collect();
+        assert_eq!(harness.commands, sent, "{patch}");
+        let session = &harness.find("session.updated")["session"];
+        match &patch {
+            Value::Null => assert_eq!(session["truncation"], "auto"),
+            Value::Object(_) => assert_eq!(session["truncation"]["token_limits"]["post_instructions"], 700),
+            name => assert_eq!(&session["truncation"], name),
+        }
+        assert_eq!(session["repartee"], Value::Null, "no warning");
+    }
+}
+
 #[test]
 fn wrong_field_is_named_and_changes_nothing() {
     let mut harness = Harness::new(Delivery::Unpaced);
@@ -45,7 +76,12 @@ fn wrong_field_is_named_and_changes_nothing() {
         (json!({"max_output_tokens": "many"}), "session.max_output_tokens"),
         (json!({"max_output_tokens": 0}), "session.max_output_tokens"),
         (json!({"max_output_tokens": 4_097}), "session.max_output_tokens"),
-        (json!({"truncation": "disabled"}), "session.truncation"),
+        (json!({"truncation": "some"}), "session.truncation"),
+        (json!({"truncation": {"type": "other"}}), "session.truncation.type"),
+        (json!({"truncation": {"type": "retention_ratio"}}), "session.truncation.retention_ratio"),
+        (json!({"truncation": retention(1.01, 100)}), "session.truncation.retention_ratio"),
+        (json!({"truncation": retention(-0.5, 100)}), "session.truncation.retention_ratio"),
+        (json!({"truncation": retention(0.5, 0)}), "session.truncation.token_limits.post_instructions"),
         (json!({"tool_choice": "required"}), "session.tool_choice"),
         (json!({"tool_choice": {"type": "function", "name": "f"}}), "session.tool_choice"),
         (
