@@ -234,19 +234,16 @@ fn any_split_gives_the_same_hypotheses() {
 
 #[test]
 fn text_stays_later_with_more_delay() {
-    let sound = sound(110_000)[50_000..].to_vec();
-    let first = |sound: &[f32], delay| {
+    let sound = &sound(35_000)[5_000..];
+    // Index of the first hypothesis of which something stays, and the number of all.
+    let first = |delay| {
         let heard = hear(sound, &[4_000], &HearingOptions { delay, ..HearingOptions::default() });
-        assert!(heard.last().unwrap().text.len() > 5 && heard.len() > 1, "{heard:?}");
-        heard.iter().position(|hypothesis| hypothesis.stable > 0).map(|at| (at, heard.len()))
+        (heard.iter().position(|hypothesis| hypothesis.stable > 0).unwrap(), heard.len())
     };
     let delays = [TextDelay::Minimal, TextDelay::Low, TextDelay::Medium, TextDelay::High];
-    let firsts = delays.map(|delay| first(&sound, delay).unwrap().0);
+    let firsts = delays.map(|delay| first(delay).0);
     assert!(firsts.windows(2).all(|pair| pair[0] < pair[1]), "{firsts:?}");
-    // Where the window is full, and at the end.
-    let (at, _) = first(&sound, TextDelay::VeryHigh).unwrap();
-    assert!(at >= firsts[3], "{at} after {firsts:?}");
-    let (at, all) = first(&sound[..30_000], TextDelay::VeryHigh).unwrap();
+    let (at, all) = first(TextDelay::VeryHigh);
     assert_eq!(at, all - 1, "text stays at the end alone");
 }
 

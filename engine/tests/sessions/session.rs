@@ -353,7 +353,7 @@ fn nothing_is_evicted_where_that_is_refused() {
         }
         assert!(number < 20, "the context never got full");
     };
-    assert!(matches!(error, SessionError::ContextFull { tokens, limit } if tokens > limit), "{error}");
+    assert!(matches!(error, SessionError::ContextFull { tokens, limit } if tokens > limit && limit < 320), "{error}");
     assert!(number >= 1, "{error}");
     // The caller makes space.
     (0..number).for_each(|item| send(&session, Command::Delete { item }));
