@@ -31,13 +31,14 @@ const fn short(
 const PROCESSORS: &str = "all requests together take the processors from the engine";
 
 /// Rows of the whole run, one for each kind of attack, then all at once.
-pub const ALL: [HostileRow; 22] = [
+pub const ALL: [HostileRow; 25] = [
     row("empty-parts", &["empty-parts"], "an item is charged what its parts take in memory"),
     row("json-bombs", &["json-bombs"], "unknown fields take no memory, and large bodies are read one by one"),
     row("quadratic-parts", &["quadratic-parts"], "parts of text are joined in linear time, and not after a hang-up"),
     row("large-updates", &["large-updates"], "large events are parsed apart from other calls"),
     row("large-appends", &["large-appends"], "audio that came at once is decoded and encoded after everybody else's"),
     row("tiny-frames", &["tiny-frames"], "a client whose bytes are always there lets others run"),
+    row("tiny-events", &["tiny-events"], "events that each cost an answer let others run"),
     row("unread-pongs", &["unread-pongs"], "a flood of pings ends the connection"),
     row("unread-output", &["unread-output"], "events that a client does not read are bounded in bytes"),
     row("slow-heads", &["slow-heads"], "requests have time limits, and silent connections leave health checks"),
@@ -49,6 +50,8 @@ pub const ALL: [HostileRow; 22] = [
     row("short-prompts", &["short-prompts"], "many short prompts take turns with others"),
     row("speech", &["speech"], "texts read aloud take turns with calls"),
     row("text-answers", &["text-answers"], "answers in text take turns with spoken ones"),
+    row("schemas", &["schemas"], "forms of answers are read within bounds, apart from calls"),
+    row("media-streams", &["media-streams"], "telephone calls of one peer begin and break without a trace"),
     row("sdp-bombs", &["sdp-bombs"], "formats, attributes, candidates and sections of an offer are bounded"),
     row("offer-flood", &["offer-flood"], "offers that nobody connects end, and give their memory back"),
     row("rtp-flood", &["rtp-flood"], "datagrams of strangers are dropped before any work"),

@@ -3,10 +3,12 @@
 //! | file | what it does |
 //! |---|---|
 //! | `victim` | the attacked server: connections, requests, websocket frames |
-//! | `http`, `websocket`, `engine`, `webrtc` | attacks of each kind |
+//! | `http`, `websocket`, `engine`, `webrtc`, `forms`, `telephone` | attacks of each kind |
 
 mod engine;
+mod forms;
 mod http;
+mod telephone;
 mod victim;
 mod webrtc;
 mod websocket;
@@ -23,13 +25,14 @@ use victim::Victim;
 type Attack = fn(&Victim) -> Result<()>;
 
 /// Attacks by name.
-static ATTACKS: [(&str, Attack); 20] = [
+static ATTACKS: [(&str, Attack); 23] = [
     ("empty-parts", websocket::empty_parts),
     ("json-bombs", http::json_bombs),
     ("quadratic-parts", http::quadratic_parts),
     ("large-updates", websocket::large_updates),
     ("large-appends", websocket::large_appends),
     ("tiny-frames", websocket::tiny_frames),
+    ("tiny-events", websocket::tiny_events),
     ("unread-pongs", websocket::unread_pongs),
     ("unread-output", websocket::unread_output),
     ("slow-heads", http::slow_heads),
@@ -41,6 +44,8 @@ static ATTACKS: [(&str, Attack); 20] = [
     ("short-prompts", engine::short_prompts),
     ("speech", engine::speech),
     ("text-answers", engine::text_answers),
+    ("schemas", forms::schemas),
+    ("media-streams", telephone::media_streams),
     ("sdp-bombs", webrtc::sdp_bombs),
     ("offer-flood", webrtc::offer_flood),
     ("wrong-keys", http::wrong_keys),

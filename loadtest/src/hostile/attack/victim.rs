@@ -106,10 +106,18 @@ impl Victim {
     /// # Errors
     /// The server refuses it.
     pub fn websocket(&self) -> Result<TcpStream> {
+        self.websocket_at("/v1/realtime")
+    }
+
+    /// Opens a websocket of a path.
+    ///
+    /// # Errors
+    /// The server refuses it.
+    pub fn websocket_at(&self, path: &str) -> Result<TcpStream> {
         let mut socket = self.connect()?;
         let more = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
                     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
-        socket.write_all(self.head("GET", "/v1/realtime", more).as_bytes())?;
+        socket.write_all(self.head("GET", path, more).as_bytes())?;
         let mut response = Vec::new();
         while !response.ends_with(b"\r\n\r\n") {
             let mut byte = [0; 1];

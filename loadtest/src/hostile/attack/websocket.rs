@@ -74,6 +74,21 @@ pub fn tiny_frames(victim: &Victim) -> Result<()> {
     Ok(())
 }
 
+/// Messages of a few bytes, each of them answered by an error that is read.
+pub fn tiny_events(victim: &Victim) -> Result<()> {
+    let victim = victim.with_ephemeral_key()?;
+    let events = frame(TEXT, br#"{"type":"a"}"#).repeat(200);
+    victim.repeat(4, |victim, _| {
+        let mut socket = victim.websocket()?;
+        drain(&socket)?;
+        while !victim.is_over() {
+            socket.write_all(&events)?;
+        }
+        Ok(())
+    });
+    Ok(())
+}
+
 /// Pings whose pongs are hardly read: some at times, so that the socket does not look stalled.
 pub fn unread_pongs(victim: &Victim) -> Result<()> {
     let victim = victim.with_ephemeral_key()?;
