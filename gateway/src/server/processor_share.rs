@@ -2,12 +2,13 @@
 //!
 //! Bytes that a client sends cost more work in some forms than in others: a message of single bytes, each in a frame of
 //! its own, takes many times that of one frame. So it is the processor's time that is bounded, whatever it is spent
-//! on: once websockets together take a part of the machine, each gets a small share of its own.
+//! on: once websockets together take a part of the machine, those that take most of it share that part evenly. So one that
+//! takes a little more than a call, as a client that sends a whole question at once, is not held to what a flood gets.
 
 use std::future::{Future, poll_fn};
 use std::num::NonZeroUsize;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::thread::available_parallelism;
 use std::time::Duration;
@@ -15,23 +16,40 @@ use std::time::Duration;
 use nix::time::{ClockId, clock_gettime};
 use tokio::time::{Instant, sleep};
 
-/// Share of the machine that all websockets may take before each is held to [`SHARE`].
+/// Share of the machine that all websockets may take before those that take most are held to an even share of it.
 const ALL: f64 = 0.25;
 /// Processor time that all of them may take at once.
 const BURST: f64 = 0.05;
-/// Share of one processor of a connection. A call takes less than a hundredth of an x86-64 server's, and may take more of a
+/// Share of one processor that a connection may take in any case. A call takes less than a hundredth of an x86-64 server's, and may take more of a
 /// small board's.
 const SHARE: f64 = 0.05;
 /// Seconds of processor time that a quiet connection saves up.
 const SAVED: f64 = 0.1;
 /// Seconds that a new connection has: one that reconnects gains little.
 const FIRST: f64 = 0.01;
+/// Seconds of processor time that are not worth a pause.
+const LEAST_DEBT: f64 = 1e-4;
 /// Longest pause, after which a connection can notice that it is to end.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Processor time of all websockets.
 #[derive(Debug, Clone)]
-pub(super) struct ProcessorShares(Arc<Mutex<Allowance>>);
+pub(super) struct ProcessorShares(Arc<Mutex<Together>>);
+
+/// All websockets together.
+#[derive(Debug)]
+struct Together {
+    allowance: Allowance,
+    /// Connections that have taken more than an even share.
+    demanding: usize,
+}
+
+impl Together {
+    /// Share of one processor of a demanding connection.
+    fn share(&self) -> f64 {
+        (self.allowance.share / self.demanding.max(1) as f64).max(SHARE)
+    }
+}
 
 impl Default for ProcessorShares {
     /// Creates the shares of this machine.
@@ -43,8 +61,8 @@ impl Default for ProcessorShares {
 impl ProcessorShares {
     /// Creates the shares of a machine with this many processors.
     fn new(processors: usize) -> Self {
-        let all = Allowance { left: BURST, most: BURST, share: ALL * processors as f64, at: Instant::now() };
-        Self(Arc::new(Mutex::new(all)))
+        let allowance = Allowance { left: BURST, most: BURST, share: ALL * processors as f64, at: Instant::now() };
+        Self(Arc::new(Mutex::new(Together { allowance, demanding: 0 })))
     }
 
     /// Runs a connection's `work`, and pauses it while it has taken more than its share and others may want it.
@@ -54,7 +72,11 @@ impl ProcessorShares {
 
     async fn paced<W: Future>(self, work: W, processor_time: impl Fn() -> Duration) -> W::Output {
         let mut work = pin!(work);
-        let mut own = Allowance { left: FIRST, most: SAVED, share: SHARE, at: Instant::now() };
+        let mut own = Connection {
+            allowance: Allowance { left: FIRST, most: SAVED, share: SHARE, at: Instant::now() },
+            demands: false,
+            together: &self,
+        };
         loop {
             let polled = poll_fn(|context| {
                 let begun = processor_time();
@@ -62,7 +84,7 @@ impl ProcessorShares {
                 let took = processor_time().saturating_sub(begun);
                 match polled {
                     Poll::Ready(output) => Poll::Ready(Ok(output)),
-                    Poll::Pending => self.take(&mut own, took).map_or(Poll::Pending, |pause| Poll::Ready(Err(pause))),
+                    Poll::Pending => own.take(took).map_or(Poll::Pending, |pause| Poll::Ready(Err(pause))),
                 }
             });
             match polled.await {
@@ -73,19 +95,52 @@ impl ProcessorShares {
         }
     }
 
-    /// Takes a connection's time; returns the pause after which it is paid for, if it has to wait.
-    fn take(&self, own: &mut Allowance, took: Duration) -> Option<Duration> {
+    fn lock(&self) -> MutexGuard<'_, Together> {
+        // Plain numbers: a panic cannot leave them half changed.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Processor time of one websocket.
+struct Connection<'a> {
+    allowance: Allowance,
+    /// True while it has taken more than an even share.
+    demands: bool,
+    together: &'a ProcessorShares,
+}
+
+impl Connection<'_> {
+    /// Takes the connection's time; returns the pause after which it is paid for, if it has to wait.
+    fn take(&mut self, took: Duration) -> Option<Duration> {
         let now = Instant::now();
-        let is_crowded = self.0.lock().unwrap_or_else(PoisonError::into_inner).take(took, now) < 0.0;
-        let left = own.take(took, now);
-        if left >= 0.0 {
+        let mut together = self.together.lock();
+        let is_crowded = together.allowance.take(took, now) < 0.0;
+        self.allowance.share = together.share();
+        let demands = self.allowance.take(took, now) < -LEAST_DEBT;
+        self.set_demand(&mut together, demands);
+        if !demands {
             return None;
         }
         if !is_crowded {
-            own.left = 0.0;
+            self.allowance.left = 0.0;
             return None;
         }
-        Some(Duration::from_secs_f64(-left / SHARE))
+        Some(Duration::from_secs_f64((-self.allowance.left / together.share()).min(LONGEST_PAUSE.as_secs_f64())))
+    }
+
+    fn set_demand(&mut self, together: &mut Together, demands: bool) {
+        match (std::mem::replace(&mut self.demands, demands), demands) {
+            (false, true) => together.demanding += 1,
+            (true, false) => together.demanding = together.demanding.saturating_sub(1),
+            _ => {}
+        }
+    }
+}
+
+impl Drop for Connection<'_> {
+    fn drop(&mut self) {
+        let together = self.together;
+        self.set_demand(&mut together.lock(), false);
     }
 }
 
@@ -142,8 +197,8 @@ mod tests {
     /// Shares of a machine that websockets have taken more than their part of.
     fn crowded() -> ProcessorShares {
         let shares = ProcessorShares::new(1);
-        let mut all = shares.0.lock().unwrap_or_else(PoisonError::into_inner);
-        (all.left, all.share) = (-1.0, 1e-9);
+        let mut all = shares.lock();
+        (all.allowance.left, all.allowance.share) = (-1.0, 1e-9);
         drop(all);
         shares
     }
@@ -161,6 +216,25 @@ mod tests {
         let (one, other) = tokio::join!(both(), both());
         let took = one.max(other);
         assert!(took >= 7.9, "4 s of work on half a processor took {took} s");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn floods_leave_others_an_even_share() {
+        let shares = ProcessorShares::new(2);
+        let flood = || seconds(&shares, 60_000, Duration::from_millis(1), Duration::from_micros(10));
+        let floods = async { tokio::join!(flood(), flood(), flood(), flood()) };
+        // A client that sends whole questions takes 24 ms each third of a second: nearly half of a fifth of half a processor more
+        // than it may in any case.
+        let asks = async {
+            sleep(Duration::from_secs(1)).await;
+            seconds(&shares, 30, Duration::from_millis(24), Duration::from_millis(300)).await
+        };
+        let took = tokio::select! {
+            took = asks => took,
+            _ = floods => panic!("the floods ended first"),
+        };
+        assert!(took < 10.0, "30 questions in {took} s");
+        assert_eq!(shares.lock().demanding, 0, "connections that ended demand nothing");
     }
 
     #[tokio::test(start_paused = true)]
