@@ -14,6 +14,9 @@ pub const CONFIG: &str = "config.json";
 
 /// Most bytes of a file that is read whole. The longest tokenizer.json has 34 MB.
 const MOST: u64 = 256 << 20;
+/// Most bytes of a JSON file that is read into values, which take up to twenty times as much memory. The longest index of a
+/// checkpoint has 9 MB.
+const MOST_JSON: u64 = 16 << 20;
 
 /// Location of a checkpoint.
 #[derive(Debug, Clone)]
@@ -121,9 +124,13 @@ impl Files {
 
     /// Reads a file; `None` if it is missing.
     pub(super) fn read(&self, file: &str) -> Result<Option<Cow<'static, [u8]>>, CheckpointError> {
+        self.read_within(file, MOST)
+    }
+
+    fn read_within(&self, file: &str, most: u64) -> Result<Option<Cow<'static, [u8]>>, CheckpointError> {
         match self {
             Self::Embedded { .. } => Ok(self.embedded(file).map(Cow::Borrowed)),
-            Self::Folder(folder) => Ok(file::read(&folder.join(file), MOST)?.map(Cow::Owned)),
+            Self::Folder(folder) => Ok(file::read(&folder.join(file), most)?.map(Cow::Owned)),
             Self::Gguf(_) => Ok(None),
         }
     }
@@ -168,7 +175,7 @@ impl Files {
 
     /// Parses a JSON file as a `T`; `None` if it is missing.
     pub(super) fn json<T: DeserializeOwned>(&self, file: &str) -> Result<Option<T>, CheckpointError> {
-        let Some(bytes) = self.read(file)? else { return Ok(None) };
+        let Some(bytes) = self.read_within(file, MOST_JSON)? else { return Ok(None) };
         let mut json = serde_json::Deserializer::from_slice(&bytes);
         let value = serde_path_to_error::deserialize(&mut json).map_err(|error| self.wrong_json(file, error))?;
         json.end().map_err(|error| self.not_json(file, &error))?;

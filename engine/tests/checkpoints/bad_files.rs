@@ -59,6 +59,33 @@ fn pipes_and_devices_block_nobody() {
 }
 
 #[test]
+fn large_json_is_refused_before_it_is_read() {
+    const MOST: usize = 16 << 20;
+    for name in ["config.json", INDEX] {
+        let large =
+            refusal(|folder| fs::write(folder.join(name), format!("{{\"a\":[{}0]}}", "0,".repeat(MOST / 2))).unwrap());
+        assert!(large.starts_with(&format!("{name}: has ")), "{large}");
+        assert!(large.ends_with(" bytes, and at most 16777216 are read: copy the file again"), "{large}");
+    }
+}
+
+#[test]
+fn endless_headers_are_refused() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("model.safetensors");
+    // Names of tensors without numbers, each of which is valid.
+    let tensors: Vec<_> =
+        (0..300_000).map(|name| format!(r#""t{name}":{{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}"#)).collect();
+    let header = format!("{{{}}}", tensors.join(","));
+    assert!(header.len() > 16 << 20);
+    fs::write(folder.path().join("config.json"), r#"{"architectures": ["Any"]}"#).unwrap();
+    fs::write(path, [&(header.len() as u64).to_le_bytes(), header.as_bytes()].concat()).unwrap();
+    let refused = message(&folder);
+    let expected = format!("(its header has {} bytes, and at most 16777216 are read)", header.len());
+    assert!(refused.starts_with("model.safetensors: ") && refused.contains(&expected), "{refused}");
+}
+
+#[test]
 fn lfs_pointers_name_the_remedy() {
     for name in ["config.json", "tokenizer.json", INDEX, &part(1)] {
         let pointer = refusal(|folder| fs::write(folder.join(name), LFS).unwrap());

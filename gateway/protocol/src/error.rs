@@ -122,6 +122,8 @@ pub enum ErrorKind {
     Starting,
     /// Server is shutting down.
     ShuttingDown,
+    /// Disk of the server is full.
+    StorageFull,
     /// Internal failure of the server.
     Internal,
 }
@@ -176,6 +178,7 @@ impl ErrorKind {
             Self::LanguageModelFailed => "language_model_failed",
             Self::Starting => "server_starting",
             Self::ShuttingDown => "shutting_down",
+            Self::StorageFull => "storage_full",
             Self::Internal => "internal_error",
         }
     }

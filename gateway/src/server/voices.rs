@@ -2,12 +2,14 @@
 //! API.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Query, Request, State};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use repartee_protocol::{ErrorBody, ErrorKind};
@@ -254,8 +256,18 @@ pub(super) fn refused_for(recording: &'static str, error: VoiceError) -> ApiErro
             invalid(field, &error.to_string())
         }
         VoiceError::Enrol(error) => invalid(recording, &error.to_string()),
+        VoiceError::Io(reason) if is_full(&reason) => {
+            tracing::error!(%reason, "a voice cannot be saved: make space where voices.folder is");
+            let message = "the server has no space to save this: nothing was kept, try again later";
+            ApiError::new(StatusCode::INSUFFICIENT_STORAGE, ErrorBody::server(ErrorKind::StorageFull, message))
+        }
         VoiceError::Random(_) | VoiceError::Io(_) => ApiError::internal(&error.to_string()),
     }
+}
+
+/// True if a write failed because nothing more fits.
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 fn refused(error: VoiceError) -> ApiError {
@@ -275,4 +287,22 @@ fn prompted() -> ApiError {
     let message = "this server enrols voices from recordings: send `audio_sample`, `consent` and `name` as \
                    multipart/form-data; to describe a voice in words, use `instructions` with a model that designs voices";
     invalid("type", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_by_name() {
+        for (reason, status, code) in [
+            (io::ErrorKind::StorageFull, 507, "storage_full"),
+            (io::ErrorKind::QuotaExceeded, 507, "storage_full"),
+            (io::ErrorKind::PermissionDenied, 500, "internal_error"),
+        ] {
+            let error = refused(VoiceError::Io(io::Error::from(reason)));
+            assert_eq!(error.code(), code, "{reason}");
+            assert_eq!(error.into_response().status(), status, "{reason}");
+        }
+    }
 }
