@@ -15,7 +15,7 @@ use crate::budget::key_limit::KeyLimit;
 use crate::config::LimitConfig;
 
 /// `Retry-After` of a call limit.
-const CALL_RETRY: Duration = Duration::from_secs(5);
+pub(crate) const CALL_RETRY: Duration = Duration::from_secs(5);
 
 /// Key and address that the limits count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -98,6 +98,12 @@ impl KeyBudgets {
         }
     }
 
+    /// Number of a key among several, for shares of the machine; `None` if there is one alone, or none.
+    pub fn key_of_several(&self, key: Option<KeyId>) -> Option<u64> {
+        let several = self.accounts().keys > 1;
+        key.filter(|_| several).map(u64::from)
+    }
+
     fn accounts(&self) -> MutexGuard<'_, Accounts> {
         // Accounts are inserted and removed whole.
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)

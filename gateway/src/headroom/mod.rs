@@ -5,14 +5,18 @@
 //! - `call_load`: the load of one call
 //! - `calibration`: measures it at the start
 //! - `ceiling`: calls that were too many
+//! - `beginnings`: calls that begin within a time
+//! - `key_shares`: shares of the keys, where there are several
 //! - `throttle`: opens and closes the admission of calls by these
 //!
 //! Work is shed in this order: the effort of the Opus encoders (each call by its own late frames), speculation at
 //! [`SHED_SPECULATION`], new calls at 1. Those who are served keep their quality.
 
+mod beginnings;
 mod calibration;
 mod call_load;
 mod ceiling;
+mod key_shares;
 mod pressure;
 mod processors;
 mod throttle;
@@ -25,6 +29,7 @@ pub use call_load::Load;
 pub use pressure::LoadSample;
 use pressure::Pressure;
 pub use processors::ProcessorMeter;
+pub use throttle::NoHeadroom;
 use throttle::Throttle;
 
 /// Load of the processors, or lateness, from which on no speculation begins: it is work for an answer that may not be wanted.
@@ -34,12 +39,13 @@ pub const SHED_SPECULATION: f64 = 0.95;
 #[derive(Debug)]
 pub struct BegunCall {
     headroom: Headroom,
+    key: Option<u64>,
     began: Instant,
 }
 
 impl Drop for BegunCall {
     fn drop(&mut self) {
-        self.headroom.state().throttle.end(self.began);
+        self.headroom.state().throttle.end(self.key, self.began);
     }
 }
 
@@ -69,15 +75,20 @@ impl Headroom {
         state.throttle.observe(load, lateness, sample.left_by_others, now);
     }
 
-    /// True if one call more may begin. A server without calls takes the first one whatever it measures.
-    pub fn admits(&self, now: Instant) -> bool {
-        self.state().throttle.admits(now)
+    /// Fails unless one call more may begin, of a key if there are several. A server without calls takes the first one
+    /// whatever it measures.
+    ///
+    /// # Errors
+    ///
+    /// The reason why it may not begin.
+    pub fn admit(&self, key: Option<u64>, now: Instant) -> Result<(), NoHeadroom> {
+        self.state().throttle.admit(key, now)
     }
 
     /// Counts a call that begins, until it ends: its load shows only later.
-    pub fn begin(&self, now: Instant) -> BegunCall {
-        self.state().throttle.begin(now);
-        BegunCall { headroom: self.clone(), began: now }
+    pub fn begin(&self, key: Option<u64>, now: Instant) -> BegunCall {
+        self.state().throttle.begin(key, now);
+        BegunCall { headroom: self.clone(), key, began: now }
     }
 
     /// Number of calls that have begun.

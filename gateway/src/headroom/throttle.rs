@@ -8,8 +8,10 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use super::beginnings::Beginnings;
 use super::call_load::{CallLoad, Load};
 use super::ceiling::Ceiling;
+use super::key_shares::{KeyShares, LEFT_TO_OTHERS};
 
 /// Lateness at which the throttle closes.
 const CLOSES: f64 = 1.0;
@@ -19,14 +21,18 @@ const OPENS: f64 = 0.8;
 const CALM: Duration = Duration::from_secs(2);
 /// Time after which a call's load is in the measurements: a caller has asked, and is answered.
 const YOUNG: Duration = Duration::from_secs(5);
-/// Time in which at most as many calls begin as the machine carries: callers who connect and ask at once take more than they do later.
-const FILLS: Duration = Duration::from_secs(5);
-/// Share of the calls that the machine carries that may begin at one moment, and the least number.
-const AT_ONCE: f64 = 0.25;
-const LEAST_AT_ONCE: f64 = 8.0;
 /// Lateness counts for so many times the load that the present calls are known for; what is beyond comes from something
 /// else.
 const PRESENT: f64 = 2.0;
+
+/// Reason why no call more begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoHeadroom {
+    /// Calls would be late.
+    Machine,
+    /// What is left is that of other keys.
+    Key,
+}
 
 /// Throttle of new calls. Until it is calibrated it refuses none.
 #[derive(Debug)]
@@ -44,8 +50,10 @@ pub(super) struct Throttle {
     observed: Option<Instant>,
     /// Load of one call; `None` before the calibration.
     of_one: Option<CallLoad>,
-    /// Calls that may begin now, when that was known, before more do; see [`FILLS`].
-    beginnings: Option<(f64, Instant)>,
+    /// Calls that may begin now.
+    beginnings: Beginnings,
+    /// Calls of each key, where there are several.
+    shares: KeyShares,
     /// Number of calls.
     calls: u64,
     /// Beginnings of the calls that are younger than [`YOUNG`], at most one for each of the engine's sessions.
@@ -62,7 +70,8 @@ impl Default for Throttle {
             ceiling: Ceiling::default(),
             observed: None,
             of_one: None,
-            beginnings: None,
+            beginnings: Beginnings::default(),
+            shares: KeyShares::default(),
             calls: 0,
             young: VecDeque::new(),
         }
@@ -104,33 +113,47 @@ impl Throttle {
         }
     }
 
-    /// True if one call more may begin.
-    pub fn admits(&mut self, now: Instant) -> bool {
+    /// Refuses one call more, of a key if there are several, unless it may begin.
+    pub fn admit(&mut self, key: Option<u64>, now: Instant) -> Result<(), NoHeadroom> {
         self.remove_settled(now);
         let fits = self.open && self.ceiling.admits(self.calls + 1) && self.foreseen(1) < CLOSES;
-        self.calls == 0 || (fits && self.beginnings(now) >= 1.0)
+        let carried = self.carried();
+        if self.calls == 0 {
+            return Ok(());
+        }
+        if !fits || self.beginnings.left(carried, 1.0, now) < 1.0 {
+            return Err(NoHeadroom::Machine);
+        }
+        // One call, and those of other keys.
+        let more = 1 + (LEFT_TO_OTHERS * carried).clamp(1.0, u32::MAX.into()) as u64;
+        let scarce = self.foreseen(more) >= CLOSES || !self.ceiling.admits(self.calls + more);
+        match key.filter(|key| !self.shares.admit(*key, carried, scarce, now)) {
+            Some(_) => Err(NoHeadroom::Key),
+            None => Ok(()),
+        }
     }
 
-    /// Calls that may begin at `now`; no bound before the calibration.
-    fn beginnings(&self, now: Instant) -> f64 {
-        let carried = self.of_one().value().recip();
-        let most = (AT_ONCE * carried).max(LEAST_AT_ONCE);
-        let Some((before, at)) = self.beginnings else { return most };
-        let passed = now.saturating_duration_since(at).as_secs_f64() / FILLS.as_secs_f64();
-        (before + passed * carried).min(most)
+    /// Calls that the machine carries; no bound before the calibration.
+    fn carried(&self) -> f64 {
+        self.of_one().value().recip()
     }
 
-    /// Counts a call that begins at `now`.
-    pub fn begin(&mut self, now: Instant) {
+    /// Counts a call that begins at `now`, of a key if there are several.
+    pub fn begin(&mut self, key: Option<u64>, now: Instant) {
+        let carried = self.carried();
         if self.of_one.is_some() {
-            self.beginnings = Some(((self.beginnings(now) - 1.0).max(0.0), now));
+            self.beginnings.take(carried, 1.0, now);
+        }
+        if let Some(key) = key {
+            self.shares.begin(key, carried, now);
         }
         self.calls += 1;
         self.young.push_back(now);
     }
 
     /// Ends a call that began at `began`.
-    pub fn end(&mut self, began: Instant) {
+    pub fn end(&mut self, key: Option<u64>, began: Instant) {
+        key.into_iter().for_each(|key| self.shares.end(key));
         self.calls = self.calls.saturating_sub(1);
         if let Some(at) = self.young.iter().rposition(|young| *young == began) {
             self.young.remove(at);

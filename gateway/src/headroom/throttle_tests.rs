@@ -23,7 +23,7 @@ impl Scene {
     fn with_calls(calls: usize, ticks: f64) -> Self {
         let mut scene = Self::new();
         scene.throttle.calibrate(Load { ticks, processors: ticks / 2.0 });
-        (0..calls).for_each(|_| scene.throttle.begin(scene.now));
+        (0..calls).for_each(|_| scene.throttle.begin(None, scene.now));
         scene.now += YOUNG;
         scene
     }
@@ -38,11 +38,11 @@ impl Scene {
     }
 
     fn admits(&mut self) -> bool {
-        self.throttle.admits(self.now)
+        self.throttle.admit(None, self.now).is_ok()
     }
 
     fn begin(&mut self) {
-        self.throttle.begin(self.now);
+        self.throttle.begin(None, self.now);
     }
 }
 
@@ -54,7 +54,7 @@ fn late_machines_refuse_all_but_the_first_call() {
     scene.pass(EVERY, 0.8, 1.0);
     assert!(!scene.admits());
     assert_eq!(scene.throttle.left(), 0.0);
-    (0..8).for_each(|_| scene.throttle.end(scene.now));
+    (0..8).for_each(|_| scene.throttle.end(None, scene.now));
     assert!(scene.admits());
 }
 
@@ -62,7 +62,7 @@ fn late_machines_refuse_all_but_the_first_call() {
 fn a_closed_throttle_opens_after_a_calm_while() {
     let mut scene = Scene::with_calls(8, 0.1);
     scene.pass(EVERY, 0.8, 1.2);
-    (0..2).for_each(|_| scene.throttle.end(scene.now - YOUNG));
+    (0..2).for_each(|_| scene.throttle.end(None, scene.now - YOUNG));
     scene.pass(Duration::from_secs(60), 0.7, 0.85);
     assert!(!scene.admits(), "between the levels it stays as it is");
     scene.pass(CALM - EVERY, 0.7, 0.5);
@@ -144,19 +144,85 @@ fn callers_at_one_moment_begin_one_by_one() {
     assert_eq!(admit(&mut scene), 8);
 }
 
+/// Keys of a server with several.
+const FLOODS: Option<u64> = Some(1);
+const OTHER: Option<u64> = Some(2);
+
+#[test]
+fn a_flood_of_one_key_leaves_beginnings_to_others() {
+    let mut scene = Scene::new();
+    scene.throttle.calibrate(ONE);
+    scene.begin();
+    let mut begun = 0;
+    for ms in 0..20_000 {
+        scene.now += Duration::from_millis(1);
+        if scene.throttle.admit(FLOODS, scene.now).is_ok() {
+            // Its client does not even connect.
+            scene.throttle.begin(FLOODS, scene.now);
+            scene.throttle.end(FLOODS, scene.now);
+            begun += 1;
+        }
+        if ms % 250 == 0 {
+            assert_eq!(scene.throttle.admit(OTHER, scene.now), Ok(()), "after {ms} ms");
+            scene.throttle.begin(OTHER, scene.now);
+            scene.throttle.end(OTHER, scene.now);
+        }
+    }
+    // Half of 90 in five seconds, and of those at one moment.
+    assert!((180..=195).contains(&begun), "{begun}");
+}
+
+#[test]
+fn a_key_beyond_half_leaves_a_part_to_others() {
+    let mut scene = Scene::new();
+    scene.throttle.calibrate(ONE);
+    let fill = |scene: &mut Scene, key| {
+        let before = scene.throttle.calls();
+        for _ in 0..200 {
+            scene.now += EVERY;
+            if scene.throttle.admit(key, scene.now).is_ok() {
+                scene.throttle.begin(key, scene.now);
+            }
+        }
+        (scene.throttle.calls() - before, scene.throttle.admit(key, scene.now))
+    };
+    // An eighth of 90 stays.
+    assert_eq!(fill(&mut scene, FLOODS), (78, Err(NoHeadroom::Key)));
+    assert_eq!(fill(&mut scene, OTHER), (11, Err(NoHeadroom::Machine)));
+    // A key within its half gets what the other one gives up.
+    (0..40).for_each(|_| scene.throttle.end(FLOODS, scene.now - YOUNG));
+    let (more, refused) = fill(&mut scene, OTHER);
+    assert_eq!((more, refused), (34, Err(NoHeadroom::Key)));
+    assert_eq!(scene.throttle.admit(FLOODS, scene.now), Ok(()));
+}
+
+#[test]
+fn keys_of_a_small_machine_have_a_call_each() {
+    let mut scene = Scene::new();
+    scene.throttle.calibrate(Load { ticks: 0.4, processors: 0.3 });
+    let mut begin = |key| {
+        let admitted = scene.throttle.admit(key, scene.now);
+        admitted.map(|()| scene.throttle.begin(key, scene.now))
+    };
+    assert_eq!(begin(FLOODS), Ok(()));
+    assert_eq!(begin(FLOODS), Err(NoHeadroom::Key));
+    assert_eq!(begin(OTHER), Ok(()));
+    assert_eq!(begin(OTHER), Err(NoHeadroom::Machine));
+}
+
 #[test]
 fn calls_that_ended_add_no_load() {
     let mut scene = Scene::with_calls(20, 0.02);
     scene.pass(Duration::from_secs(60), 0.5, 0.0);
     for _ in 0..1_000 {
         scene.begin();
-        scene.throttle.end(scene.now);
+        scene.throttle.end(None, scene.now);
     }
     scene.now += Duration::from_secs(1);
     assert!(scene.admits() && scene.throttle.young.is_empty());
     // An old call ends: those that are young stay.
     scene.begin();
-    scene.throttle.end(scene.now - YOUNG);
+    scene.throttle.end(None, scene.now - YOUNG);
     assert_eq!((scene.throttle.young.len(), scene.throttle.calls()), (1, 20));
 }
 
@@ -230,7 +296,7 @@ impl Machine {
 
     fn hang_up(&mut self, calls: usize) {
         for begun in self.begun.drain(..calls) {
-            self.scene.throttle.end(begun);
+            self.scene.throttle.end(None, begun);
         }
     }
 }

@@ -21,7 +21,7 @@ use super::readiness::{Readiness, ServerPhase};
 #[cfg(feature = "phone")]
 use super::sip::SipService;
 use super::watchdog::LatenessHandle;
-use crate::admission::{Admission, AdmissionError, Permit};
+use crate::admission::{Admission, AdmissionError, CALL_RETRY, Permit};
 use crate::auth::KeySet;
 use crate::auth::ephemeral::EphemeralKeys;
 use crate::auth::wrong_keys::WrongKeys;
@@ -31,7 +31,7 @@ use crate::budget::call_budget::CallBudget;
 use crate::budget::key_limit::{KeyLimit, OverBudget};
 use crate::call::{CallLimits, CallServices};
 use crate::config::Config;
-use crate::headroom::{BegunCall, Headroom};
+use crate::headroom::{BegunCall, Headroom, NoHeadroom};
 use crate::ids::IdGenerator;
 use crate::long_work::LongWork;
 use crate::metrics::{KeyUsage, Metrics};
@@ -123,7 +123,8 @@ impl AppState {
     /// Admits a call: returns a session of the engine and the call's guard, or the refusal.
     pub(super) fn admit_call(&self, caller: &Caller) -> Result<(SessionHandle, CallGuard), ApiError> {
         let (session, mut guard) = self.admit(caller)?;
-        guard.begun = Some(self.readiness.headroom().begin(Instant::now()));
+        guard.begun =
+            Some(self.readiness.headroom().begin(self.budgets.key_of_several(caller.client.key), Instant::now()));
         Ok((session, guard))
     }
 
@@ -140,7 +141,7 @@ impl AppState {
             }
             self.denied(&denied)
         })?;
-        self.check_headroom(now)?;
+        self.check_headroom(caller, now)?;
         let session = self.engine.open_for(account.tenant()).map_err(|error| match error {
             OpenError::Full { .. } => self.full(&error.to_string()),
             OpenError::Stopped => ApiError::internal(&error.to_string()),
@@ -203,25 +204,38 @@ impl AppState {
 
     /// Fails if the server would refuse a call now, before a request is read at some cost. [`Self::admit`] may still
     /// refuse.
-    pub(super) fn check_capacity(&self) -> Result<(), ApiError> {
+    pub(super) fn check_capacity(&self, caller: &Caller) -> Result<(), ApiError> {
         self.check_serving()?;
         match self.engine.occupancy() {
             (open, slots) if open >= slots => Err(self.full(&OpenError::Full { slots }.to_string())),
-            _ => self.check_headroom(Instant::now()),
+            _ => self.check_headroom(caller, Instant::now()),
         }
     }
 
-    /// Fails if one call more would make those late that are served.
-    fn check_headroom(&self, now: Instant) -> Result<(), ApiError> {
-        let headroom = self.readiness.headroom();
-        if !self.config.limits.headroom || headroom.admits(now) {
+    /// Fails if one call more would make those late that are served, or take what is left to other keys.
+    fn check_headroom(&self, caller: &Caller, now: Instant) -> Result<(), ApiError> {
+        if !self.config.limits.headroom {
             return Ok(());
         }
-        let calls = headroom.calls();
-        self.metrics.requests.refused.with_label_values(&["overload"]).inc();
-        let message =
-            format!("limits.headroom: the machine is full with {calls} calls: try again, or on another server");
-        Err(unavailable(ErrorKind::SessionLimit, &message))
+        let headroom = self.readiness.headroom();
+        match headroom.admit(self.budgets.key_of_several(caller.client.key), now) {
+            Ok(()) => Ok(()),
+            Err(NoHeadroom::Machine) => {
+                self.metrics.requests.refused.with_label_values(&["overload"]).inc();
+                let calls = headroom.calls();
+                let message =
+                    format!("limits.headroom: the machine is full with {calls} calls: try again, or on another server");
+                Err(unavailable(ErrorKind::SessionLimit, &message))
+            }
+            Err(NoHeadroom::Key) => {
+                self.budgets.account(caller.client.key).count_refusal(KeyLimit::Calls);
+                self.metrics.requests.refused.with_label_values(&["key"]).inc();
+                let message = "limits.headroom: this key has its share of the machine, and the rest is left to other \
+                               keys: try again, or end a call first";
+                let error = ErrorBody::invalid(ErrorKind::CallLimit, message).with_param("headroom");
+                Err(ApiError::new(StatusCode::TOO_MANY_REQUESTS, error).retry_after(CALL_RETRY))
+            }
+        }
     }
 
     /// Counts a refusal of a full server and returns its error.

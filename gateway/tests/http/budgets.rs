@@ -2,6 +2,7 @@
 
 use repartee::auth::KeySet;
 use repartee::config::{Config, LimitConfig};
+use repartee::headroom::Load;
 use repartee_testkit::scripted::Script;
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Error;
@@ -51,6 +52,28 @@ async fn assert_metric(server: &Running, line: &str) {
     let headers = [("authorization", &*bearer(ONE))];
     let metrics = send(server.address, "GET", "/metrics", &headers, b"").await.body;
     assert!(metrics.lines().any(|shown| shown == line), "{line} in {metrics}");
+}
+
+#[tokio::test]
+async fn keys_share_the_machine_by_halves() {
+    // It carries two calls.
+    let load = Load { ticks: 0.4, processors: 0.1 };
+    let server = Running::start_calibrated(Script::default(), Some(load), |config| {
+        config.api_keys = KeySet::parse(&format!("one {ONE}\ntwo {TWO}")).unwrap();
+    })
+    .await;
+    let one = call(&server, ONE).await;
+    let (status, code, limit, retry) = refusal(&server, ONE).await;
+    assert_eq!((status, &*code, &*limit), (429, "call_limit_reached", "headroom"));
+    assert!(retry > 0);
+    let question = json!({"messages": [{"role": "user", "content": "hi"}]});
+    assert_eq!(post(&server, ONE, "/v1/chat/completions", &question).await.status, 429);
+    let two = call(&server, TWO).await;
+    assert_metric(&server, "repartee_key_refused_total{key=\"one\",limit=\"calls_per_key\"} 2").await;
+    assert_metric(&server, "repartee_refused_total{reason=\"key\"} 2").await;
+    drop((one, two));
+    server.sessions(0).await;
+    call(&server, ONE).await;
 }
 
 #[tokio::test]

@@ -94,7 +94,7 @@ fn load(app: &AppState) -> NodeLoad {
     let (open, slots) = app.engine.occupancy();
     let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
     let may_serve = app.readiness.phase() <= ServerPhase::Serving;
-    let has_headroom = !app.config.limits.headroom || app.readiness.headroom().admits(Instant::now());
+    let has_headroom = !app.config.limits.headroom || app.readiness.headroom().admit(None, Instant::now()).is_ok();
     let free = if may_serve && has_headroom { slots.saturating_sub(open) } else { 0 };
     NodeLoad { slots: number(slots), free: number(free), first_packet_p95_ms: None }
 }
