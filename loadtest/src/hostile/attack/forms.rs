@@ -49,9 +49,9 @@ pub fn schemas(victim: &Victim) -> Result<()> {
         let number = asked.fetch_add(1, Ordering::Relaxed);
         // A title is no part of the form, but makes the text of the schema a new one.
         let schema = format!(r#"{{"title":"{number}","allOf":[{}]}}"#, hard_schema(number));
-        let schema = if number % 2 == 0 { hard_schema(number) } else { schema };
+        let schema = if number.is_multiple_of(2) { hard_schema(number) } else { schema };
         let message = r#"{"role":"user","content":"What is three plus four?"}"#;
-        let form = if thread % 2 == 0 {
+        let form = if thread.is_multiple_of(2) {
             format!(
                 r#""response_format":{{"type":"json_schema","json_schema":{{"name":"n{number}","schema":{schema}}}}}"#
             )
