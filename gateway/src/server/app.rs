@@ -22,9 +22,9 @@ use super::readiness::{Readiness, ServerPhase};
 use super::sip::SipService;
 use super::watchdog::LatenessHandle;
 use crate::admission::{Admission, AdmissionError, CALL_RETRY, Permit};
-use crate::auth::KeySet;
 use crate::auth::ephemeral::EphemeralKeys;
 use crate::auth::wrong_keys::WrongKeys;
+use crate::auth::{KeyId, KeySet};
 use crate::budget::KeyBudgets;
 use crate::budget::account::{CountedSession, KeyAccount};
 use crate::budget::call_budget::CallBudget;
@@ -141,7 +141,7 @@ impl AppState {
             }
             self.denied(&denied)
         })?;
-        self.check_headroom(caller, now)?;
+        self.check_headroom(caller.client.key, now)?;
         let session = self.engine.open_for(account.tenant()).map_err(|error| match error {
             OpenError::Full { .. } => self.full(&error.to_string()),
             OpenError::Stopped => ApiError::internal(&error.to_string()),
@@ -204,21 +204,21 @@ impl AppState {
 
     /// Fails if the server would refuse a call now, before a request is read at some cost. [`Self::admit`] may still
     /// refuse.
-    pub(super) fn check_capacity(&self, caller: &Caller) -> Result<(), ApiError> {
+    pub(super) fn check_capacity(&self, key: Option<KeyId>) -> Result<(), ApiError> {
         self.check_serving()?;
         match self.engine.occupancy() {
             (open, slots) if open >= slots => Err(self.full(&OpenError::Full { slots }.to_string())),
-            _ => self.check_headroom(caller, Instant::now()),
+            _ => self.check_headroom(key, Instant::now()),
         }
     }
 
     /// Fails if one call more would make those late that are served, or take what is left to other keys.
-    fn check_headroom(&self, caller: &Caller, now: Instant) -> Result<(), ApiError> {
+    fn check_headroom(&self, key: Option<KeyId>, now: Instant) -> Result<(), ApiError> {
         if !self.config.limits.headroom {
             return Ok(());
         }
         let headroom = self.readiness.headroom();
-        match headroom.admit(self.budgets.key_of_several(caller.client.key), now) {
+        match headroom.admit(self.budgets.key_of_several(key), now) {
             Ok(()) => Ok(()),
             Err(NoHeadroom::Machine) => {
                 self.metrics.requests.refused.with_label_values(&["overload"]).inc();
@@ -228,7 +228,7 @@ impl AppState {
                 Err(unavailable(ErrorKind::SessionLimit, &message))
             }
             Err(NoHeadroom::Key) => {
-                self.budgets.account(caller.client.key).count_refusal(KeyLimit::Calls);
+                self.budgets.account(key).count_refusal(KeyLimit::Calls);
                 self.metrics.requests.refused.with_label_values(&["key"]).inc();
                 let message = "limits.headroom: this key has its share of the machine, and the rest is left to other \
                                keys: try again, or end a call first";

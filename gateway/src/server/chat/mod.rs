@@ -43,7 +43,7 @@ pub(super) async fn create(
     request: Request,
 ) -> Result<Response, ApiError> {
     // A full server refuses before it reads the body.
-    app.check_capacity(&caller)?;
+    app.check_capacity(caller.client.key)?;
     let HeldBody { bytes, charge } = app.read_body(&caller, request.into_body(), MAX_BODY).await?;
     let info = app.info();
     // The charge goes with the bytes: the work may go on for a while after its client has gone.

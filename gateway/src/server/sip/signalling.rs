@@ -176,7 +176,7 @@ impl Signalling {
         match event {
             SipEvent::Incoming(invitation) => {
                 // The task's own command could never be taken here.
-                if let Err(error) = self.app.check_capacity() {
+                if let Err(error) = self.app.check_capacity(None) {
                     let _ = self.agent.reject(key, &phone_call::refusal(&error), now());
                     return;
                 }

@@ -65,7 +65,7 @@ pub(super) async fn create(
     caller: Caller,
     request: Request,
 ) -> Result<Response, ApiError> {
-    app.check_capacity(&caller)?;
+    app.check_capacity(caller.client.key)?;
     let (mut plan, text, body, voice) = parse(&app, &caller, request).await?;
     if let Some(voice) = &voice {
         plan.voice = Some(voice.id().to_owned());

@@ -79,7 +79,7 @@ async fn create(
     task: TranscriptTask,
 ) -> Result<Response, ApiError> {
     // A full server refuses before it reads the body, and so does a model that cannot.
-    app.check_capacity(&caller)?;
+    app.check_capacity(caller.client.key)?;
     let info = app.info();
     task.check(&info).map_err(ApiError::bad_request)?;
     let (parts, body) = request.into_parts();
