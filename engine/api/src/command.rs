@@ -276,10 +276,10 @@ pub enum TextDelay {
     Minimal,
     /// Two hypotheses agree on a word that stays.
     Low,
-    /// Three agree.
+    /// Three hypotheses agree on a word that stays.
     #[default]
     Medium,
-    /// Four agree.
+    /// Four hypotheses agree on a word that stays.
     High,
     /// Words stay at the end of the audio, or of the longest window of the model.
     VeryHigh,

@@ -11,7 +11,7 @@ const LEAST_AT_ONCE: f64 = 8.0;
 /// Calls that may begin now, before more do.
 #[derive(Debug, Default)]
 pub(super) struct Beginnings {
-    /// What was left, when that was known; `None` for all.
+    /// Calls that could begin, when that was known; `None` for all.
     left: Option<(f64, Instant)>,
 }
 

@@ -30,7 +30,7 @@ const PRESENT: f64 = 2.0;
 pub enum NoHeadroom {
     /// Calls would be late.
     Machine,
-    /// What is left is that of other keys.
+    /// Calls of other keys are owed the rest.
     Key,
 }
 

@@ -149,7 +149,7 @@ const FLOODS: Option<u64> = Some(1);
 const OTHER: Option<u64> = Some(2);
 
 #[test]
-fn a_flood_of_one_key_leaves_beginnings_to_others() {
+fn floods_of_one_key_leave_beginnings_to_others() {
     let mut scene = Scene::new();
     scene.throttle.calibrate(ONE);
     scene.begin();
@@ -173,7 +173,7 @@ fn a_flood_of_one_key_leaves_beginnings_to_others() {
 }
 
 #[test]
-fn a_key_beyond_half_leaves_a_part_to_others() {
+fn keys_beyond_half_leave_a_part_to_others() {
     let mut scene = Scene::new();
     scene.throttle.calibrate(ONE);
     let fill = |scene: &mut Scene, key| {
@@ -197,7 +197,7 @@ fn a_key_beyond_half_leaves_a_part_to_others() {
 }
 
 #[test]
-fn keys_of_a_small_machine_have_a_call_each() {
+fn keys_of_small_machines_have_a_call_each() {
     let mut scene = Scene::new();
     scene.throttle.calibrate(Load { ticks: 0.4, processors: 0.3 });
     let mut begin = |key| {
