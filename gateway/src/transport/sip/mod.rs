@@ -1,6 +1,7 @@
 //! Transport of a telephone call over SIP: RTP of our own, one UDP port a call.
 //!
 //! - `codec`: samples to payloads and back
+//! - `line`: what the signalling tells the transport
 //! - `protection`: SRTP
 //! - `rtp_input`: jitter buffer, decoder and keys
 //! - `rtp_output`: numbers and times of our packets
@@ -11,11 +12,13 @@
 //! because the other side is a telephone and no client.
 
 mod codec;
+mod line;
 mod protection;
 mod rtp_input;
 mod rtp_output;
 mod sound_socket;
 mod transport;
 
+pub use line::{Line, LineControl, line};
 pub use sound_socket::{PortRange, SoundSocket};
-pub use transport::{Line, LineControl, NAME, SipTransport, line};
+pub use transport::{NAME, SipTransport};

@@ -16,10 +16,11 @@ use repartee_realtime::{Delivery, PlayoutReport};
 use repartee_sip::CallMedia;
 use rtc::rtp::Packet;
 use rtc::shared::marshal::Unmarshal as _;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::time::sleep_until;
 
 use super::codec::frame_rate;
+use super::line::Line;
 use super::protection::Protection;
 use super::rtp_input::RtpInput;
 use super::rtp_output::RtpOutput;
@@ -33,47 +34,12 @@ use crate::transport::sideband::{CommandReceiver, Publisher, Sidebands, sideband
 pub const NAME: &str = "sip";
 /// Events that may wait for the sidebands.
 const EVENT_QUEUE: usize = 32;
-/// Keys that may wait for the call.
-const KEY_QUEUE: usize = 16;
 /// Largest packet of sound that is read, in bytes.
 const MAX_PACKET: usize = 2_048;
 /// Another side that sends nothing for this long, and does not hold the call, is gone.
 const SILENT_AFTER: Duration = Duration::from_secs(30);
 /// Assumed delay between our clock and the person's ear: nobody reports it.
 const ASSUMED_DELAY: Duration = Duration::from_millis(150);
-
-/// Signalling's end of a call's line. Dropping it ends the call.
-#[derive(Debug)]
-pub struct LineControl {
-    media: watch::Sender<CallMedia>,
-    keys: mpsc::Sender<char>,
-}
-
-impl LineControl {
-    /// Changes the sound: hold, its end, another address.
-    pub fn change(&self, media: CallMedia) {
-        self.media.send_replace(media);
-    }
-
-    /// Reports a key that came in a message. A call that reads none loses it.
-    pub fn press(&self, key: char) {
-        let _ = self.keys.try_send(key);
-    }
-}
-
-/// Line of a call, for its transport.
-#[derive(Debug)]
-pub struct Line {
-    media: watch::Receiver<CallMedia>,
-    keys: mpsc::Receiver<char>,
-}
-
-/// Creates both ends of a line with this sound.
-pub fn line(media: CallMedia) -> (LineControl, Line) {
-    let (sender, receiver) = watch::channel(media);
-    let (keys, pressed) = mpsc::channel(KEY_QUEUE);
-    (LineControl { media: sender, keys }, Line { media: receiver, keys: pressed })
-}
 
 /// Transport of a telephone call over SIP.
 #[derive(Debug)]
