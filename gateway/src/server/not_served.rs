@@ -17,7 +17,7 @@ const NOT_SERVED: [(&str, &str); 7] = [
     ("/v1/embeddings", "embeddings are not served"),
 ];
 
-/// Actions on a telephone call at SIP.
+/// Actions on a telephone call at SIP, in a build without it.
 const SIP_ACTIONS: [&str; 3] = ["accept", "reject", "refer"];
 
 /// Describes a path that has no route.
@@ -30,7 +30,7 @@ pub(super) fn describe(path: &str) -> &'static str {
         path.strip_prefix("/v1/realtime/calls/").and_then(|rest| rest.split_once('/')).map(|(_, action)| action);
     match action {
         Some(action) if SIP_ACTIONS.contains(&action) => {
-            "calls over SIP are not served: telephone calls come over media streams (docs/telephone.md)"
+            "this program takes no calls over SIP: build it with the feature `phone` (docs/telephone.md)"
         }
         _ => "there is no such path",
     }

@@ -108,7 +108,9 @@ fn names(target: &str, ip: std::net::IpAddr, port: u16) -> bool {
 /// Returns the signalling, for a caller that may control it.
 fn service<'a>(app: &'a AppState, caller: &Caller) -> Result<&'a SipService, ApiError> {
     app.check_rate(caller)?;
-    app.sip.as_deref().filter(|_| caller.ephemeral.is_none()).ok_or_else(unknown_call)
+    let message = "this server takes no calls over SIP: set sip.listen (docs/telephone.md)";
+    let sip = app.sip.as_deref().ok_or_else(|| ApiError::not_found(message))?;
+    Some(sip).filter(|_| caller.ephemeral.is_none()).ok_or_else(unknown_call)
 }
 
 /// Reads a body; an empty one stands for `{}`.
