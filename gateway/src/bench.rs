@@ -5,7 +5,7 @@ mod options;
 mod verdict;
 
 use repartee_engine::measure::{MachineLimits, StageMeasurement, StageOutput, TurnPhase, TurnReport, measure};
-use repartee_engine::{DeviceChoice, EngineConfig, Source};
+use repartee_engine::{DeviceChoice, EngineConfig, Source, WeightPolicy};
 use repartee_report::{Report, ReportRow};
 
 use options::weights;
@@ -25,6 +25,8 @@ pub fn size(options: &SizeOptions, source: &Source, engine: &EngineConfig) -> an
     let engine = EngineConfig { sessions: 1, out_of_band: 0, ..engine.clone() };
     let (mut rows, mut last) = (Vec::new(), None);
     for (source, routing) in options.sources(source) {
+        // On a terminal or not: a large model takes minutes.
+        eprintln!("measuring the machine, then a turn three times; a large model takes minutes");
         let measured = measure(source, &engine, turn)?;
         let suffix = if routing == Some(Routing::Skewed) { "_skewed" } else { "" };
         print(&measured, &engine, routing);
@@ -33,7 +35,7 @@ pub fn size(options: &SizeOptions, source: &Source, engine: &EngineConfig) -> an
         }
         let layers = options.layers.filter(|_| routing.is_some());
         rows.extend(measured_rows(&measured, &engine, (layers, routing), suffix));
-        last = layers.is_none().then(|| speed(&measured)).and_then(verdict);
+        last = layers.is_none().then(|| speed(&measured, engine.weights)).and_then(verdict);
     }
     write(options, rows)?;
     if let Some(verdict) = last {
@@ -43,13 +45,14 @@ pub fn size(options: &SizeOptions, source: &Source, engine: &EngineConfig) -> an
 }
 
 /// Times of the measured turn with stages in parallel.
-fn speed(TurnReport { turn, parallel, .. }: &TurnReport) -> TurnSpeed {
+fn speed(TurnReport { turn, parallel, .. }: &TurnReport, weights: WeightPolicy) -> TurnSpeed {
     TurnSpeed {
         heard: turn.input,
         listening: parallel.listening,
         first_sound: parallel.first_sound,
         response: parallel.whole,
         sound: parallel.sound,
+        wide: weights != WeightPolicy::Int4,
     }
 }
 

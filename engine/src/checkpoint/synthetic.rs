@@ -7,13 +7,25 @@ use repartee_kernels::RandomDraw;
 use serde_json::Value;
 
 /// Fields of config.json that count a stack's layers, or name one of them.
-const LAYERS: [&str; 4] = ["num_hidden_layers", "n_layers", "encoder_layers", "accept_hidden_layer"];
+const LAYERS: [&str; 9] = [
+    "num_hidden_layers",
+    "n_layers",
+    "num_layers",
+    "depth",
+    "encoder_layers",
+    "decoder_layers",
+    "vocoder_num_layers",
+    "accept_hidden_layer",
+    "encoder_skip_layer_id",
+];
 /// Fields of config.json that count a stack's layers.
 const COUNTS: [&str; 3] = ["num_hidden_layers", "n_layers", "encoder_layers"];
 /// Names of a stack's layers within those of tensors.
 const LAYER_LISTS: [&str; 3] = ["layers.", "transformer_blocks.", "transformer.blocks."];
 /// Fields that list layer numbers of a stack, in ascending order.
 const LISTS: [&str; 2] = ["look_ahead_layers", "look_backward_layers"];
+/// Field that lists a kind for each layer of a stack.
+const KINDS: &str = "layer_types";
 
 /// Ends of names of vectors that something is divided by, or by the root of.
 const DIVISORS: [&str; 2] = ["cluster_usage", "running_var"];
@@ -101,6 +113,7 @@ fn limit_layers(config: &mut Value, most: usize) {
                         numbers.iter_mut().for_each(|number| *number = number.as_u64().unwrap_or(0).min(last).into());
                         numbers.dedup();
                     }
+                    Value::Array(kinds) if name == KINDS => kinds.truncate(most),
                     _ => match value.as_u64() {
                         Some(layers) if LAYERS.contains(&name.as_str()) => *value = layers.min(most as u64).into(),
                         _ => limit_layers(value, most),
@@ -125,12 +138,16 @@ mod tests {
             "thinker": {"text": {"num_hidden_layers": 48, "hidden_size": 2048}, "audio": [{"encoder_layers": 32}]},
             "talker": {"accept_hidden_layer": 24, "num_hidden_layers": 1},
             "dit": {"num_hidden_layers": 22, "look_ahead_layers": [10], "look_backward_layers": [0, 12, 20]},
+            "lfm": {"num_hidden_layers": 4, "layer_types": ["conv", "conv", "full_attention", "conv"]},
+            "codec": {"encoder_layers": 32, "encoder_skip_layer_id": 3, "flow": {"depth": 8}},
         });
         limit_layers(&mut config, 2);
         let expected = json!({
             "thinker": {"text": {"num_hidden_layers": 2, "hidden_size": 2048}, "audio": [{"encoder_layers": 2}]},
             "talker": {"accept_hidden_layer": 2, "num_hidden_layers": 1},
             "dit": {"num_hidden_layers": 2, "look_ahead_layers": [1], "look_backward_layers": [0, 1]},
+            "lfm": {"num_hidden_layers": 2, "layer_types": ["conv", "conv"]},
+            "codec": {"encoder_layers": 2, "encoder_skip_layer_id": 2, "flow": {"depth": 2}},
         });
         assert_eq!(config, expected);
     }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use repartee_engine::internals::{Checkpoint, load_model};
 use repartee_engine::measure::{MeasuredTurn, StageOutput, TurnPhase, measure};
 use repartee_engine::{Engine, EngineConfig, Source, StartStage, Synthetic, WeightPolicy};
 use repartee_engine_api::{Command, Event, FinishReason, Respond, SpeechEngine};
@@ -63,6 +64,19 @@ fn published_widths_run_end_to_end() {
     // One thread draws the same numbers.
     let again = Engine::start(source(), &EngineConfig { threads: Some(1), ..config() }).unwrap();
     assert!(answer(&again) == samples, "the weights depend on the threads");
+}
+
+/// One layer of each stack; tokenizers, prompts and everything without layers are whole.
+#[test]
+fn every_folder_of_dimensions_loads() {
+    let folders = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/dimensions");
+    let mut failed = Vec::new();
+    for folder in folders.read_dir().unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()) {
+        let source = Source::Synthetic(Synthetic { folder, seed: 1, layers: Some(1), skewed: false });
+        let loaded = Checkpoint::open(source).map_err(Into::into).and_then(|open| load_model(&open, &config()));
+        failed.extend(loaded.err().map(|error| error.to_string()));
+    }
+    assert!(failed.is_empty(), "{failed:#?}");
 }
 
 #[test]

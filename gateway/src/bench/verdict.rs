@@ -18,6 +18,8 @@ pub(super) struct TurnSpeed {
     pub response: Duration,
     /// Duration of the answer's sound; 0 for a model without audio output.
     pub sound: Duration,
+    /// True if integers of four bits would read less than these weights.
+    pub wide: bool,
 }
 
 /// Says how fast the turn was, and for about how many callers that is enough; `None` without sound.
@@ -32,7 +34,11 @@ pub(super) fn verdict(turn: TurnSpeed) -> Option<String> {
     let load = (listening + response) / (heard + sound);
     let callers = (USABLE / load) as u64;
     let ms = turn.first_sound.as_millis();
-    let remedy = "try --set engine.weights=int4, more cores, a GPU or a smaller model";
+    let remedy = if turn.wide {
+        "try --set engine.weights=int4, more cores, a GPU or a smaller model"
+    } else {
+        "try more cores, a GPU or a smaller model"
+    };
     Some(match (speed, callers) {
         (..1.0, _) => format!("Too slow: {speed:.2} times as fast as speech, so answers break off. Remedy: {remedy}."),
         (_, 0) => format!(
@@ -53,7 +59,7 @@ mod tests {
     fn turn(listening_ms: u64, response_ms: u64) -> TurnSpeed {
         let ms = Duration::from_millis;
         let (heard, sound) = (ms(5_000), ms(5_000));
-        TurnSpeed { heard, listening: ms(listening_ms), first_sound: ms(85), response: ms(response_ms), sound }
+        TurnSpeed { heard, listening: ms(listening_ms), first_sound: ms(85), response: ms(response_ms), sound, wide: true }
     }
 
     #[test]
@@ -67,6 +73,12 @@ mod tests {
         );
         assert!(verdict(5_000, 4_500).contains("just enough for one caller"));
         assert!(verdict(100, 10_000).starts_with("Too slow: 0.50 times"));
+    }
+
+    #[test]
+    fn remedy_is_not_what_is_set() {
+        let remedy = |wide| verdict(TurnSpeed { wide, ..turn(100, 10_000) }).unwrap().contains("engine.weights=int4");
+        assert!(remedy(true) && !remedy(false));
     }
 
     #[test]

@@ -6,7 +6,8 @@
 //! decoded sound and per second of the whole answer; our time to the first sound has no peer.
 //!
 //! - this page: Qwen3-TTS and Qwen2.5-Omni, whose references run here
-//! - `speakers`: LFM2.5-Audio, CosyVoice3 and Ming beside torch; `mimo`: MiMo-Audio
+//! - `speakers`: LFM2.5-Audio, CosyVoice3 and Ming beside torch, then Fun-Audio-Chat, Covo-Audio and Dynin-Omni; `mimo`:
+//!   MiMo-Audio
 
 mod mimo;
 mod speakers;

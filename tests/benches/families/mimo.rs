@@ -66,7 +66,7 @@ pub fn measure(threads: usize) -> Result<Vec<ReportRow>> {
         weights: WeightPolicy::Int4,
         ..EngineConfig::default()
     };
-    let mut model = load_model(&Checkpoint::open(drawn(FOLDER))?, &config)?;
+    let mut model = load_model(&Checkpoint::open(drawn(FOLDER, None))?, &config)?;
     let (mut out, mut times) = (Outbox::new(), Vec::new());
     let [language, codec] = model.stages.get_disjoint_mut([0, 1]).context("MiMo-Audio has two stages")?;
     let elements = vec![Element::token(Role::User, u32::from(b'a')); PROMPT];
