@@ -38,6 +38,10 @@ macro_rules! suite {
                 conversations::any_cut_equals_the_whole(&$subject);
             }
             #[test]
+            fn a_cut_answer_ends_in_length() {
+                conversations::a_cut_answer_ends_in_length(&$subject);
+            }
+            #[test]
             fn every_setting_gives_the_same() {
                 conversations::every_setting_gives_the_same(&$subject);
             }

@@ -103,8 +103,11 @@ impl InterleavingScript for TurnScript {
 
     /// A response that is not spoken is text alone.
     fn text(&self, said: &mut Said, params: &ResponseParams, id: u32) -> SampledPosition {
-        if id == self.end || said.tokens >= params.max_tokens {
+        if id == self.end {
             return SampledPosition::End;
+        }
+        if said.tokens >= params.max_tokens {
+            return SampledPosition::Full;
         }
         said.tokens += 1;
         SampledPosition::Said(if params.audio { self.after_token(said, id) } else { PositionKind::Text })
@@ -176,6 +179,7 @@ mod tests {
             };
             match taken {
                 SampledPosition::End => return order + ".",
+                SampledPosition::Full => return order + "!",
                 SampledPosition::Said(kind) => next = kind,
                 SampledPosition::Mark(kind) => {
                     assert_eq!(name, 'e', "only the end of the speech is a mark");
@@ -201,8 +205,8 @@ mod tests {
 
     #[test]
     fn limits_end_a_response() {
-        assert_eq!(order(&[1], &params(3, true), &[10; 9], &[1; 9]), "ttffft.");
-        assert_eq!(order(&[1], &params(3, false), &[10; 9], &[]), "ttt.", "text alone");
+        assert_eq!(order(&[1], &params(3, true), &[10; 9], &[1; 9]), "ttffft!");
+        assert_eq!(order(&[1], &params(3, false), &[10; 9], &[]), "ttt!", "text alone");
         assert!(script().positions(3, true) > 30 && script().positions(3, false) == 4);
     }
 

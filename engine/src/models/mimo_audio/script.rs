@@ -35,8 +35,11 @@ impl InterleavingScript for PatchScript {
     }
 
     fn text(&self, Said(tokens): &mut Said, params: &ResponseParams, id: u32) -> SampledPosition {
-        if self.ends.contains(&id) || *tokens >= params.max_tokens {
+        if self.ends.contains(&id) {
             return SampledPosition::End;
+        }
+        if *tokens >= params.max_tokens {
+            return SampledPosition::Full;
         }
         *tokens += 1;
         SampledPosition::Said(PositionKind::Text)
@@ -91,7 +94,7 @@ mod tests {
         assert_eq!(script.frame(said, &written, &mut [1; 4]), SampledPosition::Mark(next), "drawn, not said");
         assert_eq!(script.text(said, &spoken, 6), SampledPosition::Said(next));
         assert_eq!(script.frame(said, &spoken, &mut [1; 4]), SampledPosition::Said(next), "of the last token");
-        assert_eq!(script.text(said, &spoken, 7), SampledPosition::End, "two tokens are said");
+        assert_eq!(script.text(said, &spoken, 7), SampledPosition::Full, "two tokens are said");
         assert!(script.positions(10, true) > 10 + 64);
     }
 }

@@ -50,6 +50,8 @@ pub enum SampledPosition {
     Mark(PositionKind),
     /// It ends the response, is not said and becomes no position.
     End,
+    /// It is one token more than the response may have: the response ends before it.
+    Full,
 }
 
 /// A family's rule of the order of text and frames.
@@ -352,6 +354,7 @@ impl<O: Device, S: InterleavingScript> CausalLm<O> for InterleavedLm<O, S> {
         };
         let (next, said) = match taken {
             SampledPosition::End => return SampleOutcome::Stop,
+            SampledPosition::Full => return SampleOutcome::Full,
             SampledPosition::Said(next) => (next, true),
             SampledPosition::Mark(next) => (next, false),
         };

@@ -198,8 +198,11 @@ impl<O: Device> CausalLm<O> for SharedVocabularyLm<O> {
         if let Some(code) = self.part.ids.code(id) {
             return SampleOutcome::Piece(SharedPiece { element: Element::codes(Arc::from([code])), said: audio });
         }
-        if self.part.ids.ends.contains(&id) || state.own >= most {
+        if self.part.ids.ends.contains(&id) {
             return SampleOutcome::Stop;
+        }
+        if state.own >= most {
+            return SampleOutcome::Full;
         }
         state.own += 1;
         SampleOutcome::Piece(SharedPiece { element: Element::token(Role::Assistant, id), said: true })

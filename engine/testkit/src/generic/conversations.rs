@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use repartee_engine::{EngineConfig, HandOff, StageConfig};
-use repartee_engine_api::{Command, Respond, Sampling, SessionHandle};
+use repartee_engine_api::{Command, FinishReason, Respond, Sampling, SessionHandle};
 
 use super::{Bed, INSTRUCTIONS, Splitter, Subject, assert_same, config, respond, submit_all, whole};
 use crate::driven::{Response, submit};
@@ -48,6 +48,26 @@ fn submit_ticking<S: Subject>(bed: &mut Bed<'_, S>, session: &SessionHandle, com
 fn assert_all_same(a: &[Response], b: &[Response], what: &str) {
     assert_eq!(a.len(), b.len());
     a.iter().zip(b).for_each(|(a, b)| assert_same(a, b, what));
+}
+
+/// An answer that ends at its limit of tokens says so.
+pub fn a_cut_answer_ends_in_length<S: Subject>(subject: &S) {
+    const MOST: u32 = 2;
+    let mut bed = Bed::new(subject, &config());
+    let session = bed.engine.open();
+    let mut ends = Vec::new();
+    for turn in 0..3 {
+        let number = turn as u64;
+        bed.input(&session, turn, number);
+        let response = bed.respond(&session, Respond { max_tokens: Some(MOST), ..respond(number) });
+        ends.push((response.usage.output_text_tokens, response.reason));
+    }
+    bed.close(session);
+    let cut = |(tokens, reason)| match tokens {
+        0..MOST => reason == Some(FinishReason::Stop),
+        _ => tokens == MOST && reason == Some(FinishReason::Length),
+    };
+    assert!(ends.iter().copied().all(cut) && ends.iter().any(|(tokens, _)| *tokens == MOST), "{ends:?}");
 }
 
 /// Any cut of the input gives equal output.

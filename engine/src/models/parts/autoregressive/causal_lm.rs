@@ -217,6 +217,8 @@ pub enum SampleOutcome<P> {
     NotFinite,
     /// The model's stop token was sampled.
     Stop,
+    /// The response has all the tokens that it may have, and would go on.
+    Full,
     /// The next piece of the response.
     Piece(P),
     /// The last piece of the response, which ends with it.

@@ -194,6 +194,10 @@ impl<O: Ops, L: CausalLm<O>> Autoregressive<O, L> {
                 state.end();
                 self.lm.ended(slot, StageEnd::Stop, state, &mut self.pool, out);
             }
+            SampleOutcome::Full => {
+                state.end();
+                self.lm.ended(slot, StageEnd::Length, state, &mut self.pool, out);
+            }
             SampleOutcome::Last(piece) => {
                 self.lm.emit(slot, &piece, state.sequence.len().saturating_sub(1), out);
                 state.end();

@@ -343,7 +343,7 @@ impl<O: Device> CausalLm<O> for SpeakerLm<O> {
         let text = (!is_mark && !stops).then_some(id);
         if text.is_some() {
             if own.tokens >= max_tokens {
-                return SampleOutcome::Stop;
+                return SampleOutcome::Full;
             }
             own.tokens += 1;
         }
