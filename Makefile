@@ -9,7 +9,7 @@ REPORT := target/report
 BUILT := $${CARGO_TARGET_DIR:-target}/release
 
 .DEFAULT_GOAL := help
-.PHONY: fuzz help run run-cluster run-real test-real bench-real release test test-arm check-macos test-cluster test-cuda gpu-pack test-long test-hostile screenshots conformance lint check-words bench bench-build loadtest knee numbers soak realtime-vs-chat graph setup-test bench-call bench-cascade bench-cluster bench-engine bench-families bench-heard bench-interruptions bench-turns bench-weights bench-size weight-loss eval-model eval-weights sound-sample
+.PHONY: fuzz help run run-cluster run-real test-real bench-real release test test-arm check-macos test-cluster test-cuda gpu-pack test-long test-hostile screenshots conformance lint check-words bench bench-build loadtest knee overload numbers soak realtime-vs-chat graph setup-test bench-call bench-cascade bench-cluster bench-engine bench-families bench-heard bench-interruptions bench-scale bench-turns bench-weights bench-size weight-loss eval-model eval-weights sound-sample
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -156,6 +156,10 @@ bench-families:  ## Measure the other families beside their references, small an
 	  REPARTEE_TTS_PYTHON=$(CURDIR)/target/tools/qwen-tts/bin/python \
 	  $(CARGO) bench --workspace --bench families -- $(ARGS)
 
+bench-scale:  ## Measure 64 sessions of the engine on one to all threads of the machine, and the share that they do not share; writes target/report/scale.json
+	@$(SETUP) build
+	$(CARGO) bench --workspace --bench engine -- scale
+
 bench-weights:  ## Measure products of published dimensions with weights of each format against the bandwidth of memory, candle and llama.cpp; writes target/report/weights.json
 	@$(SETUP) build llama_cpp
 	$(CARGO) bench --profile bench-peers --workspace --bench weights
@@ -220,6 +224,10 @@ knee:  ## Search the largest number of callers within the limits, with the demo 
 	$(LOAD) knee --voice demo $(ARGS)
 	$(LOAD) knee --voice canned $(ARGS)
 	$(LOAD) peer
+
+overload:  ## Let 80 and 160 callers come within 5 s (ARGS="--callers 200"), and judge the answers of those that the server takes; writes target/report/overload.json
+	@$(SETUP) build load
+	$(LOAD) overload $(ARGS)
 
 numbers:  ## Write the reports of target/report into docs/numbers.md
 	python3 scripts/numbers_page.py $(REPORT) docs/numbers.md

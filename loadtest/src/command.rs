@@ -13,6 +13,7 @@ use crate::hostile::attack::AttackArguments;
 use crate::hostile::trial::HostileArguments;
 use crate::knee::{self, KneeArguments};
 use crate::measure::log::ScenarioLog;
+use crate::overload::{self, OverloadArguments};
 use crate::peer;
 use crate::progress::ProgressDisplay;
 use crate::report::{page, rows};
@@ -72,6 +73,13 @@ enum Action {
         /// Callers at once
         #[arg(long, default_value_t = 8)]
         callers: usize,
+    },
+    /// Let more callers come than the server carries, and judge the answers of those that it takes
+    Overload {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        callers: OverloadArguments,
     },
     /// Ask questions while attacks run on a server of our own, and judge the answers, delays and memory
     Hostile(HostileArguments),
@@ -148,14 +156,14 @@ impl Command {
                     let mut scenarios = Scenario::load(scenarios.as_deref())?;
                     scenarios.retain(|scenario| only.is_empty() || only.contains(&scenario.name));
                     ensure!(!scenarios.is_empty(), "no scenario of these names");
-                    let (bench, server) = common.bench(None).await?;
+                    let (bench, server) = common.bench(None, &[]).await?;
                     let runs = all(&bench, scenarios).await?;
                     drop(server);
                     common.publish("load", &runs, Vec::new())?;
                     Ok(runs.iter().all(|(_, log)| log.errors.is_empty()))
                 }
                 Action::Knee { common, limits, voice } => {
-                    let (bench, server) = common.bench(Some(&voice)).await?;
+                    let (bench, server) = common.bench(Some(&voice), &[SHORT_CONTEXT, NO_HEADROOM]).await?;
                     let (row, runs) = knee::search(&bench, &limits, &voice).await?;
                     drop(server);
                     let found = row.ours > 0.0;
@@ -167,7 +175,7 @@ impl Command {
                     scenario.duration_s = minutes * 60.0;
                     scenario.arrivals = Arrivals::Soak { callers, within_s: 10.0, call_again: true };
                     scenario.check()?;
-                    let (bench, server) = common.bench(None).await?;
+                    let (bench, server) = common.bench(None, &[]).await?;
                     let runs = all(&bench, vec![scenario]).await?;
                     drop(server);
                     let more = runs
@@ -177,10 +185,17 @@ impl Command {
                     common.publish("soak", &runs, more)?;
                     Ok(runs.iter().all(|(_, log)| log.errors.is_empty()))
                 }
+                Action::Overload { common, callers } => {
+                    let (bench, server) = common.bench(None, &[SHORT_CONTEXT]).await?;
+                    let (rows, runs, good) = overload::measure(&bench, &callers).await?;
+                    drop(server);
+                    common.publish("overload", &runs, rows)?;
+                    Ok(good)
+                }
                 Action::Hostile(arguments) => arguments.run().await,
                 Action::Attack(arguments) => arguments.run().map(|()| true),
                 Action::RealtimeVsChat { common, seconds } => {
-                    let (bench, server) = common.bench(None).await?;
+                    let (bench, server) = common.bench(None, &[]).await?;
                     let rows = chat::compare(&bench, &seconds).await?;
                     drop(server);
                     print(&rows);
@@ -188,7 +203,7 @@ impl Command {
                     Ok(true)
                 }
                 Action::Peer { common, python, script, callers, run_s } => {
-                    let (bench, server) = common.bench(Some("canned")).await?;
+                    let (bench, server) = common.bench(Some("canned"), &[]).await?;
                     let ours = peer::cost(&bench, callers, run_s).await?;
                     drop(server);
                     let server = OwnServer::start(&python, &[&shown(&script)]).await?;
@@ -220,8 +235,8 @@ async fn all(bench: &LoadRunner, scenarios: Vec<Scenario>) -> Result<Runs> {
 }
 
 impl Common {
-    /// Returns the bench for the server of `--target`, or starts a server.
-    async fn bench(&self, voice: Option<&str>) -> Result<(LoadRunner, Option<OwnServer>)> {
+    /// Returns the bench for the server of `--target`, or starts a server, with these settings if its voice is not canned.
+    async fn bench(&self, voice: Option<&str>, settings: &[&str]) -> Result<(LoadRunner, Option<OwnServer>)> {
         let own = match (&self.target.target, voice) {
             (Some(_), _) => None,
             (None, Some("canned")) => {
@@ -232,9 +247,7 @@ impl Common {
             (None, _) => {
                 let program = binary(self.server.as_deref(), &["--workspace", "--bin", "repartee"], "repartee").await?;
                 let mut arguments = vec!["--listen", "127.0.0.1:0", "--set", SESSIONS];
-                if voice.is_some() {
-                    arguments.extend(["--set", SHORT_CONTEXT, "--set", NO_HEADROOM]);
-                }
+                arguments.extend(settings.iter().flat_map(|setting| ["--set", setting]));
                 Some(OwnServer::start(&program, &arguments).await?)
             }
         };

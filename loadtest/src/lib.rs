@@ -13,7 +13,7 @@
 //! | `server_events` | server events, parsed independently of the gateway |
 //! | `measure` | playback, logs, lateness and resource use |
 //! | `run` | runs one scenario |
-//! | `knee`, `soak` | search for the most callers within limits; a long run |
+//! | `knee`, `overload`, `soak` | search for the most callers within limits; more callers than that; a long run |
 //! | `hostile` | innocent callers while attacks run |
 //! | `chat`, `peer` | realtime against one upload; CPU cost of a call against aiortc |
 //! | `report`, `compare` | rows, plots and pages; two reports side by side |
@@ -26,6 +26,7 @@ pub mod compare;
 pub mod hostile;
 pub mod knee;
 pub mod measure;
+pub mod overload;
 pub mod peer;
 pub mod progress;
 pub mod questions;

@@ -59,7 +59,14 @@ mod tests {
     fn turn(listening_ms: u64, response_ms: u64) -> TurnSpeed {
         let ms = Duration::from_millis;
         let (heard, sound) = (ms(5_000), ms(5_000));
-        TurnSpeed { heard, listening: ms(listening_ms), first_sound: ms(85), response: ms(response_ms), sound, wide: true }
+        TurnSpeed {
+            heard,
+            listening: ms(listening_ms),
+            first_sound: ms(85),
+            response: ms(response_ms),
+            sound,
+            wide: true,
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! - `floor`: stages against the physical floor
 //! - `held`: texts that are held to a form
 //! - `kernels`: sampling from a large vocabulary, regions of the thread pool
+//! - `scale`: 64 sessions on one to all threads of the machine
 
 mod bed;
 mod callers;
@@ -15,6 +16,7 @@ mod codec;
 mod floor;
 mod held;
 mod kernels;
+mod scale;
 
 use anyhow::Result;
 use repartee_report::{Report, ReportRow};
@@ -43,6 +45,7 @@ fn main() -> Result<()> {
     part("memory", &mut || callers::memory(&model))?;
     part("where an answer's time goes", &mut || callers::profile(&model))?;
     part("stages against the physical floor", &mut || floor::rows(&model))?;
+    part("scale: 64 sessions on one to all threads", &mut || scale::rows(&model))?;
 
     part("operations of the device", &mut kernels::rows)?;
     part("texts held to a form", &mut held::rows)?;
