@@ -26,6 +26,15 @@ pub struct ClientIdentity {
     pub key: Option<KeyId>,
 }
 
+/// Calls that a key may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyCalls {
+    /// Maximum number at once; 0 for no limit.
+    pub most: u32,
+    /// Number that it has on other servers.
+    pub elsewhere: u32,
+}
+
 /// Limit that refused a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum AdmissionError {
@@ -128,22 +137,21 @@ impl Admission {
         Arc::new(Self { limits, counts: Mutex::new(counts) })
     }
 
-    /// Returns a permit if the limits allow one more call; a key may have `of_key` calls, or any number if that is 0. The
-    /// request counts for the rate limit either way.
+    /// Returns a permit if the limits allow one more call. The request counts for the rate limit either way.
     pub fn admit(
         self: &Arc<Self>,
         client: ClientIdentity,
-        of_key: u32,
+        of_key: KeyCalls,
         now: Instant,
     ) -> Result<Permit, AdmissionError> {
         self.check_rate(client.address, now)?;
         let mut counts = self.counts();
         let of_address = self.limits.calls_per_address;
         if let Some(key) = client.key
-            && of_key > 0
-            && counts.by_key.get(&key).is_some_and(|calls| *calls >= of_key)
+            && of_key.most > 0
+            && counts.by_key.get(&key).copied().unwrap_or_default().saturating_add(of_key.elsewhere) >= of_key.most
         {
-            return Err(AdmissionError::KeyLimit { limit: of_key });
+            return Err(AdmissionError::KeyLimit { limit: of_key.most });
         }
         if !counts.by_address.add(client.address, of_address) {
             return Err(AdmissionError::AddressLimit { limit: of_address });
@@ -175,6 +183,8 @@ mod tests {
         LimitConfig { calls_per_address, opens_per_minute, ..LimitConfig::default() }
     }
 
+    const ONE: KeyCalls = KeyCalls { most: 1, elsewhere: 0 };
+
     fn from(address: &str) -> ClientIdentity {
         ClientIdentity { address: address.parse().unwrap(), key: None }
     }
@@ -183,23 +193,23 @@ mod tests {
     fn calls_are_limited_per_address() {
         let admission = Admission::new(limits(2, 0));
         let now = Instant::now();
-        let first = admission.admit(from("203.0.113.7"), 1, now).unwrap();
-        let _second = admission.admit(from("::ffff:203.0.113.7"), 1, now).unwrap();
-        let denied = admission.admit(from("203.0.113.7"), 1, now).unwrap_err();
+        let first = admission.admit(from("203.0.113.7"), ONE, now).unwrap();
+        let _second = admission.admit(from("::ffff:203.0.113.7"), ONE, now).unwrap();
+        let denied = admission.admit(from("203.0.113.7"), ONE, now).unwrap_err();
         assert_eq!(denied, AdmissionError::AddressLimit { limit: 2 });
-        admission.admit(from("203.0.113.8"), 1, now).unwrap();
+        admission.admit(from("203.0.113.8"), ONE, now).unwrap();
         drop(first);
-        admission.admit(from("203.0.113.7"), 1, now).unwrap();
+        admission.admit(from("203.0.113.7"), ONE, now).unwrap();
     }
 
     #[test]
     fn ipv6_counts_by_64_and_loopback_not() {
         let admission = Admission::new(limits(1, 1));
         let now = Instant::now();
-        let _call = admission.admit(from("2001:db8:1:2::1"), 1, now).unwrap();
-        assert!(admission.admit(from("2001:db8:1:2:ffff::9"), 1, now).is_err());
-        admission.admit(from("2001:db8:2:3::1"), 1, now).unwrap();
-        let own: Vec<_> = (0..50).map(|_| admission.admit(from("127.0.0.1"), 1, now).unwrap()).collect();
+        let _call = admission.admit(from("2001:db8:1:2::1"), ONE, now).unwrap();
+        assert!(admission.admit(from("2001:db8:1:2:ffff::9"), ONE, now).is_err());
+        admission.admit(from("2001:db8:2:3::1"), ONE, now).unwrap();
+        let own: Vec<_> = (0..50).map(|_| admission.admit(from("127.0.0.1"), ONE, now).unwrap()).collect();
         assert_eq!(own.len(), 50);
     }
 
@@ -210,12 +220,19 @@ mod tests {
             |name: &str, address: &str| ClientIdentity { address: address.parse().unwrap(), key: keys.find(name) };
         let admission = Admission::new(limits(0, 0));
         let now = Instant::now();
-        let call = admission.admit(key("the-first-of-two-keys", "203.0.113.7"), 1, now).unwrap();
-        let denied = admission.admit(key("the-first-of-two-keys", "127.0.0.1"), 1, now).unwrap_err();
+        let call = admission.admit(key("the-first-of-two-keys", "203.0.113.7"), ONE, now).unwrap();
+        let denied = admission.admit(key("the-first-of-two-keys", "127.0.0.1"), ONE, now).unwrap_err();
         assert_eq!(denied, AdmissionError::KeyLimit { limit: 1 });
-        admission.admit(key("the-second-of-two-keys", "203.0.113.7"), 1, now).unwrap();
+        admission.admit(key("the-second-of-two-keys", "203.0.113.7"), ONE, now).unwrap();
         drop(call);
-        admission.admit(key("the-first-of-two-keys", "203.0.113.7"), 1, now).unwrap();
+        admission.admit(key("the-first-of-two-keys", "203.0.113.7"), ONE, now).unwrap();
         assert!(admission.counts().by_key.is_empty());
+        // Two of three are on other servers.
+        let three = KeyCalls { most: 3, elsewhere: 2 };
+        let _call = admission.admit(key("the-first-of-two-keys", "203.0.113.7"), three, now).unwrap();
+        let denied = admission.admit(key("the-first-of-two-keys", "203.0.113.7"), three, now).unwrap_err();
+        assert_eq!(denied, AdmissionError::KeyLimit { limit: 3 });
+        let unlimited = KeyCalls { most: 0, elsewhere: 90 };
+        admission.admit(key("the-first-of-two-keys", "203.0.113.7"), unlimited, now).unwrap();
     }
 }

@@ -37,14 +37,15 @@ impl IdGenerator {
         Ok(format!("chatcmpl-{}", random()?))
     }
 
-    /// New voice id: `voice_<128 random bits>`, without the tag because voices outlive the process.
-    pub fn voice(&self) -> Result<String, getrandom::Error> {
-        Ok(format!("{VOICE_PREFIX}{}", random()?))
+    /// New voice id: `voice_<128 random bits>`, without the tag because voices outlive the process. On a node of a cluster its
+    /// home comes before the random bits.
+    pub fn voice(&self, home: Option<&str>) -> Result<String, getrandom::Error> {
+        Ok(format!("{VOICE_PREFIX}{}{}", at_home(home), random()?))
     }
 
-    /// New consent id: `cons_<128 random bits>`, without the tag because consents outlive the process.
-    pub fn consent(&self) -> Result<String, getrandom::Error> {
-        Ok(format!("cons_{}", random()?))
+    /// New consent id: `cons_<128 random bits>`, as [`Self::voice`].
+    pub fn consent(&self, home: Option<&str>) -> Result<String, getrandom::Error> {
+        Ok(format!("cons_{}{}", at_home(home), random()?))
     }
 
     /// New id of a speech request: `speech_<tag>_<128 random bits>`.
@@ -65,6 +66,10 @@ impl IdGenerator {
 /// New id of a request: `req_<128 random bits>`. A free function, because requests come before the server has its tag.
 pub fn request() -> Result<String, getrandom::Error> {
     Ok(format!("req_{}", random()?))
+}
+
+fn at_home(home: Option<&str>) -> String {
+    home.map(|home| format!("{home}_")).unwrap_or_default()
 }
 
 fn random() -> Result<String, getrandom::Error> {

@@ -31,6 +31,8 @@ fn record(number: u32) -> Result<NodeRecord, Box<dyn Error>> {
         version: "0.1.0".to_owned(),
         phase: NodePhase::Serving,
         load: NodeLoad { slots: 90, free: if number == 0 { 1 } else { number % 91 }, first_packet_p95_ms: Some(410) },
+        keys: Vec::new(),
+        voices: 0,
     })
 }
 

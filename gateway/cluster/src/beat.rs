@@ -12,7 +12,9 @@ pub const MAX_BEAT: usize = 4 << 10;
 /// Begins every message.
 const FORM: &str = "repartee1";
 /// Version of the messages that this binary writes.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// Version that read and wrote no use of keys and no voices.
+const FIRST_VERSION: u32 = 1;
 
 /// Message of a node to all.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,13 +35,19 @@ pub struct BeatMessage {
 }
 
 fn first_version() -> u32 {
-    VERSION
+    FIRST_VERSION
 }
 
 impl BeatMessage {
     /// Message of this binary's version.
     pub fn new(kind: MessageKind, seq: u64, record: NodeRecord) -> Self {
-        Self { version: VERSION, oldest_reader: VERSION, kind, seq, record }
+        Self { version: VERSION, oldest_reader: FIRST_VERSION, kind, seq, record }
+    }
+
+    /// Message as the version before writes it: without what this one adds.
+    pub fn previous(kind: MessageKind, seq: u64, record: NodeRecord) -> Self {
+        let record = NodeRecord { keys: Vec::new(), voices: 0, ..record };
+        Self { version: FIRST_VERSION, ..Self::new(kind, seq, record) }
     }
 }
 

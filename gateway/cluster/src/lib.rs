@@ -15,6 +15,7 @@
 //! |---|---|
 //! | `secret` | [`ClusterSecrets`]: what the nodes share, and signatures by purpose |
 //! | `record` | [`NodeRecord`]: what a node tells of itself |
+//! | `key_use` | [`KeyUse`]: what a node tells of the use by API keys |
 //! | `beat` | [`BeatCodec`]: records as signed messages, within limits |
 //! | `tag` | [`NodeTag`], and the tag in an id |
 //! | `peer` | another node as the table has it |
@@ -22,6 +23,8 @@
 //! | `table` | [`Table`]: the directory |
 //! | `receive` | messages of others, and the echo of our own |
 //! | `choose` | the node of a new call |
+//! | `key_limits` | calls of a key on other nodes |
+//! | `home` | [`NodeHome`]: the node that keeps a recorded voice |
 //! | `placement` | [`Placement`]: the attempts of one call |
 //! | `hop` | [`HopSigner`]: signed header of a forwarded request |
 //! | `signed_key` | [`KeySigner`]: ephemeral keys that every node checks by itself |
@@ -29,7 +32,10 @@
 mod beat;
 mod choose;
 mod counts;
+mod home;
 mod hop;
+mod key_limits;
+mod key_use;
 mod peer;
 mod placement;
 mod receive;
@@ -42,7 +48,9 @@ mod tag;
 pub use beat::{BeatCodec, BeatError, BeatMessage, MAX_BEAT, MessageKind};
 pub use choose::Choice;
 pub use counts::TableCounts;
+pub use home::{NodeHome, VoiceSource};
 pub use hop::{HOP_HEADER, HOP_LIFETIME, Hop, HopError, HopSigner};
+pub use key_use::{KeySpent, KeyUse, MAX_KEYS};
 pub use peer::{Departure, Liveness, Target};
 pub use placement::{MAX_FORWARDS, Placement, PlacementStep};
 pub use record::{NodeLoad, NodePhase, NodeRecord, RecordError};

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::key_use::{KeySpent, KnownUse};
 use crate::record::NodeRecord;
 use crate::tag::NodeTag;
 
@@ -65,6 +66,8 @@ pub(crate) struct Peer {
     pub is_near: bool,
     /// Reported as gone.
     pub reported_gone: bool,
+    /// Use by its keys, as it was charged here.
+    known_use: KnownUse,
     backoff: Backoff,
 }
 
@@ -87,6 +90,7 @@ impl Peer {
             has_own_model: false,
             is_near: false,
             reported_gone: false,
+            known_use: KnownUse::new(seq),
             backoff: Backoff::default(),
         };
         peer.compare(own);
@@ -103,6 +107,11 @@ impl Peer {
     /// Compares texts once a message, not once a call.
     fn compare(&mut self, own: &NodeRecord) {
         (self.has_own_model, self.is_near) = (self.record.model == own.model, self.record.zone == own.zone);
+    }
+
+    /// Takes the use by its keys that its latest message told.
+    pub fn take_use(&mut self) -> Vec<KeySpent> {
+        self.known_use.take(&self.record.keys)
     }
 
     pub fn tag(&self) -> NodeTag {

@@ -54,6 +54,10 @@ impl Table {
             effects.push(TableEffect::Joined(tag));
         }
         self.counts.taken += 1;
+        let spent = self.peers.get_mut(&tag).map(Peer::take_use).unwrap_or_default();
+        if !spent.is_empty() {
+            effects.push(TableEffect::Spent(spent));
+        }
         match kind {
             MessageKind::Beat => {}
             MessageKind::Hello => self.beat_soon(),

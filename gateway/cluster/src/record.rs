@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::key_use::{KeyUse, is_zero};
 use crate::tag::NodeTag;
 
 /// Maximum length of a name, a zone or a version, in bytes.
@@ -36,6 +37,12 @@ pub struct NodeRecord {
     /// Its slots and what is free of them.
     #[serde(flatten)]
     pub load: NodeLoad,
+    /// Use by its busiest API keys, at most [`MAX_KEYS`](crate::MAX_KEYS) of them. Since version 2.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<KeyUse>,
+    /// Number of changes of its recorded voices and consents in this run; 0 while it has none. Since version 2.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub voices: u32,
 }
 
 /// Slots of a node.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::beat::{BeatCodec, BeatMessage, MessageKind};
 use crate::counts::TableCounts;
+use crate::key_use::{KeyReport, KeySpent, KeyUse};
 use crate::peer::{Departure, Liveness, Peer, Target};
 use crate::record::{NodeLoad, NodePhase, NodeRecord};
 use crate::tag::NodeTag;
@@ -35,6 +36,10 @@ pub enum TableInput<'a> {
     Message(&'a [u8]),
     /// This node's slots have changed.
     Load(NodeLoad),
+    /// Present use of this node by all of its API keys.
+    Keys(&'a [KeyUse]),
+    /// This node's recorded voices or consents have changed so often.
+    Voices(u32),
     /// This node takes no new calls any more.
     Drain,
     /// This node ends; its calls have ended.
@@ -58,6 +63,8 @@ pub enum TableEffect {
     Joined(NodeTag),
     /// A node is silent for long, or has ended.
     Left(NodeTag, Liveness),
+    /// Keys have used this on another node.
+    Spent(Vec<KeySpent>),
     /// The feed of messages has changed.
     Feed(Feed),
     /// Another running node has this node's name, and the others believe that one: names have to differ.
@@ -93,6 +100,10 @@ pub struct Table {
     pub(crate) own: NodeRecord,
     pub(crate) peers: BTreeMap<NodeTag, Peer>,
     pub(crate) counts: TableCounts,
+    /// Use of this node by its keys.
+    report: KeyReport,
+    /// True if this node writes messages of the version before.
+    is_previous: bool,
     /// Time for which a node that is gone is kept: the longest call.
     keep: Duration,
     /// Latest time of an input: a clock that goes back stands still here.
@@ -126,6 +137,8 @@ impl Table {
             own,
             peers: BTreeMap::new(),
             counts: TableCounts::default(),
+            report: KeyReport::default(),
+            is_previous: false,
             keep: keep.max(GONE_AFTER),
             now,
             seq: 0,
@@ -138,6 +151,12 @@ impl Table {
         }
     }
 
+    /// The same table, whose node writes messages as the version before does: for tests of a roll.
+    #[must_use]
+    pub fn with_previous_beats(self) -> Self {
+        Self { is_previous: true, ..self }
+    }
+
     /// Takes an input. The first one, whatever it is, publishes a hello.
     pub fn handle(&mut self, input: TableInput<'_>, now: Instant) -> Vec<TableEffect> {
         self.now = self.now.max(now);
@@ -148,6 +167,12 @@ impl Table {
         match input {
             TableInput::Message(bytes) => self.receive(bytes, &mut effects),
             TableInput::Load(load) => self.set_load(load),
+            TableInput::Keys(keys) => self.report.set(keys),
+            TableInput::Voices(changes) => {
+                if std::mem::replace(&mut self.own.voices, changes) != changes {
+                    self.beat_soon();
+                }
+            }
             TableInput::Drain => {
                 if self.own.phase != NodePhase::Draining {
                     self.own.phase = NodePhase::Draining;
@@ -267,7 +292,9 @@ impl Table {
 
     pub(crate) fn publish(&mut self, kind: MessageKind, effects: &mut Vec<TableEffect>) {
         self.seq += 1;
-        let message = BeatMessage::new(kind, self.seq, self.own.clone());
+        self.own.keys = self.report.tell();
+        let write = if self.is_previous { BeatMessage::previous } else { BeatMessage::new };
+        let message = write(kind, self.seq, self.own.clone());
         effects.push(TableEffect::Publish(kind, self.codec.encode(&message)));
         if self.awaited.len() == MAX_AWAITED {
             self.awaited.pop_front();

@@ -75,6 +75,8 @@ pub enum KeyStatus {
     NotEphemeral,
     /// An ephemeral key that expired or was never issued.
     Expired,
+    /// A key in the form of a cluster's ephemeral keys that no node has signed.
+    Forged,
     /// A valid key, which opens calls.
     Valid {
         /// Identity of the ephemeral key.

@@ -201,6 +201,20 @@ impl KeyAccount {
         self.usage.add(UsageTotals { input_sound_us: whole_us(sound), ..UsageTotals::default() });
     }
 
+    /// Charges tokens of prompts and answers, and sound, that the key has used on another server: each at most as much as its
+    /// limit in a minute, so that a server which was cut off for long ends nobody's minute for longer.
+    pub fn charge_elsewhere(&self, (prefill, decode): (u32, u32), sound: Duration, now: Instant) {
+        let mut buckets = self.buckets();
+        let Buckets { prefill: prompts, decode: answers, sound: heard, .. } = &mut *buckets;
+        for (bucket, used) in
+            [(prompts, f64::from(prefill)), (answers, f64::from(decode)), (heard, sound.as_secs_f64())]
+        {
+            if bucket.limit() > 0 {
+                bucket.charge(used.min(f64::from(bucket.limit())), now);
+            }
+        }
+    }
+
     /// Changes the sound that waits for one of the key's calls from `before_ms` to `after_ms`. Less is always allowed.
     pub fn hold_sound(&self, before_ms: u64, after_ms: u64) -> Result<(), OverBudget> {
         let all = &self.waiting;

@@ -166,6 +166,26 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn use_elsewhere_is_charged_here() {
+        let (keys, first, second) = two();
+        let limits = LimitConfig { decode_tokens_per_minute: 60, sound_s_per_minute: 30, ..LimitConfig::default() };
+        let budgets = with_limits(limits, &keys);
+        let (account, start) = (budgets.account(first), Instant::now());
+        account.tenant().work.add(0, 30);
+        account.check_tokens(start).unwrap();
+        account.charge_elsewhere((900, 30), Duration::from_secs(29), start);
+        assert_eq!(account.check_tokens(start).unwrap_err().limit, KeyLimit::DecodeTokens);
+        account.check_sound(start).unwrap();
+        account.charge_elsewhere((0, 0), Duration::from_secs(2), start);
+        assert_eq!(account.check_sound(start).unwrap_err().limit, KeyLimit::Sound);
+        budgets.account(second).check_tokens(start).unwrap();
+        // What a server tells after an hour without a connection costs one minute.
+        account.charge_elsewhere((0, 3_600), Duration::ZERO, start);
+        let waits = account.check_tokens(start).unwrap_err().retry_after;
+        assert!(waits >= Duration::from_secs(60) && waits < Duration::from_secs(61), "{waits:?}");
+    }
+
+    #[test]
     fn waiting_sound_is_shared_by_keys() {
         let (keys, first, second) = two();
         let budgets = with_limits(LimitConfig { waiting_sound_s: 100, ..LimitConfig::default() }, &keys);

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use repartee_cluster::{Liveness, MessageKind, NodeLoad, Table, TableEffect, TableInput};
+use repartee_cluster::{KeySpent, KeyUse, Liveness, MessageKind, NodeLoad, Table, TableEffect, TableInput};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{interval, sleep_until, timeout};
 
@@ -12,6 +12,8 @@ use super::bus::Bus;
 
 /// Interval at which the node's own load is measured.
 const LOAD_EVERY: Duration = Duration::from_millis(50);
+/// Measurements of the load between two of the keys' use.
+const LOADS_PER_KEYS: u32 = 4;
 /// Own messages that may wait for the bus; more are lost.
 const MAX_QUEUED: usize = 64;
 /// Time for the last message to reach the bus.
@@ -19,8 +21,24 @@ const LEAVE_TIMEOUT: Duration = Duration::from_millis(500);
 
 type OwnMessage = (MessageKind, Vec<u8>);
 
+/// This node, as its directory asks it.
+pub trait LocalNode: Send + Sync {
+    /// Slots, and those that a call would get now.
+    fn load(&self) -> NodeLoad;
+
+    /// Present use by all API keys.
+    fn keys(&self) -> Vec<KeyUse>;
+
+    /// Number of changes of the recorded voices and consents; 0 while there are none.
+    fn voices(&self) -> u32;
+
+    /// Takes what keys have used on another node.
+    fn charge(&self, spent: &[KeySpent]);
+}
+
 /// Table of nodes, shared by all requests.
 pub struct Directory {
+    node: Box<dyn LocalNode>,
     table: Mutex<Table>,
     queue: mpsc::Sender<OwnMessage>,
     /// Taken by [`Self::run`].
@@ -37,9 +55,9 @@ impl fmt::Debug for Directory {
 
 impl Directory {
     /// Shares a table; `count` is told the number of nodes that take part, this one included.
-    pub fn new(table: Table, count: watch::Sender<usize>) -> Arc<Self> {
+    pub fn new(table: Table, count: watch::Sender<usize>, node: Box<dyn LocalNode>) -> Arc<Self> {
         let (queue, queued) = mpsc::channel(MAX_QUEUED);
-        Arc::new(Self { table: Mutex::new(table), queue, queued: Mutex::new(Some(queued)), count })
+        Arc::new(Self { node, table: Mutex::new(table), queue, queued: Mutex::new(Some(queued)), count })
     }
 
     /// Reads the table, or asks it for a choice, at the present time.
@@ -64,6 +82,7 @@ impl Directory {
                         tracing::debug!(kind = kind.label(), "an own message was lost before the bus");
                     }
                 }
+                TableEffect::Spent(spent) => self.node.charge(&spent),
                 TableEffect::Joined(node) => tracing::info!(%node, "a node joined"),
                 TableEffect::Left(node, liveness) => tracing::info!(%node, ?liveness, "a node left"),
                 TableEffect::Feed(feed) => tracing::info!(?feed, "messages of nodes"),
@@ -74,13 +93,25 @@ impl Directory {
         }
     }
 
-    /// Feeds the table from the bus until this node [leaves](Self::leave). `load` measures this node.
-    pub async fn run(self: Arc<Self>, mut bus: Box<dyn Bus>, load: impl Fn() -> NodeLoad) {
+    /// Gives the table this node's present load.
+    pub fn measure(&self) {
+        self.input(TableInput::Load(self.node.load()));
+    }
+
+    /// Gives the table what the next beat tells beside the load.
+    fn measure_use(&self) {
+        self.input(TableInput::Keys(&self.node.keys()));
+        self.input(TableInput::Voices(self.node.voices()));
+    }
+
+    /// Feeds the table from the bus until this node [leaves](Self::leave).
+    pub async fn run(self: Arc<Self>, mut bus: Box<dyn Bus>) {
         let Some(mut queued) = self.queued.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
         let mut measure = interval(LOAD_EVERY);
         measure.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        self.input(TableInput::Load(load()));
-        let mut has_ended = false;
+        self.measure();
+        self.measure_use();
+        let (mut has_ended, mut measured) = (false, 0_u32);
         loop {
             let tick = self.table().next_tick();
             tokio::select! {
@@ -96,8 +127,17 @@ impl Directory {
                         return;
                     }
                 }
-                () = sleep_until(tick.into()) => self.input(TableInput::Tick),
-                _ = measure.tick() => self.input(TableInput::Load(load())),
+                () = sleep_until(tick.into()) => {
+                    self.measure_use();
+                    self.input(TableInput::Tick);
+                }
+                _ = measure.tick() => {
+                    self.measure();
+                    measured = measured.wrapping_add(1);
+                    if measured.is_multiple_of(LOADS_PER_KEYS) {
+                        self.measure_use();
+                    }
+                }
             }
         }
     }

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use prometheus::IntCounterVec;
 use repartee_cluster::{HopSigner, KeySigner};
 
 use super::directory::Directory;
+use super::metrics::ClusterMetrics;
 use super::pool::ConnectionPool;
+use super::session_cache::SessionCache;
 
 /// This node's part in a cluster.
 #[derive(Debug)]
@@ -19,6 +20,8 @@ pub struct Membership {
     pub keys: KeySigner,
     /// Connections to other nodes that wait for a request.
     pub connections: ConnectionPool,
-    /// Number of requests to other nodes by `outcome`: `answered`, `full` or `failed`.
-    pub forwards: IntCounterVec,
+    /// Sessions of keys that other nodes have issued.
+    pub sessions: SessionCache,
+    /// Metrics of the cluster.
+    pub metrics: ClusterMetrics,
 }

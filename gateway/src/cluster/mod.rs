@@ -4,13 +4,17 @@
 //! - `nats`: a bus over NATS, between processes
 //! - `directory`: the table, shared by the requests, and the task that feeds it
 //! - `membership`: the table and the signatures, for the requests
+//! - `metrics`: metrics of the cluster, registered once
 //! - `pool`: connections to other nodes
+//! - `session_cache`: sessions of ephemeral keys that other nodes have issued
 
 pub mod bus;
 pub mod directory;
 pub mod membership;
+pub mod metrics;
 pub mod nats;
 pub mod pool;
+pub mod session_cache;
 
 use std::net::SocketAddr;
 
@@ -19,6 +23,9 @@ use repartee_cluster::ClusterSecrets;
 use self::bus::Bus;
 use self::nats::{NatsBus, NatsServers};
 use crate::config::{ClusterConfig, ConfigError, Secret};
+
+/// Environment variable of tests: the node writes messages as the version before does.
+pub const PREVIOUS_BEATS: &str = "REPARTEE_TEST_PREVIOUS_BEATS";
 
 /// Membership that a server asks for.
 pub struct ClusterMember {
@@ -34,6 +41,8 @@ pub struct ClusterMember {
     pub secrets: ClusterSecrets,
     /// Connection to the other nodes.
     pub bus: Box<dyn Bus>,
+    /// True for messages as the version before writes them, so that tests can roll from it to this one.
+    pub has_previous_beats: bool,
 }
 
 impl ClusterMember {
@@ -60,6 +69,7 @@ impl ClusterMember {
             zone: config.zone.clone(),
             advertised: config.advertised.clone(),
             secrets,
+            has_previous_beats: std::env::var_os(PREVIOUS_BEATS).is_some(),
         }))
     }
 }

@@ -21,7 +21,7 @@ use super::readiness::{Readiness, ServerPhase};
 #[cfg(feature = "phone")]
 use super::sip::SipService;
 use super::watchdog::LatenessHandle;
-use crate::admission::{Admission, AdmissionError, CALL_RETRY, Permit};
+use crate::admission::{Admission, AdmissionError, CALL_RETRY, KeyCalls, Permit};
 use crate::auth::ephemeral::EphemeralKeys;
 use crate::auth::wrong_keys::WrongKeys;
 use crate::auth::{KeyId, KeySet};
@@ -134,8 +134,7 @@ impl AppState {
         let now = Instant::now();
         let account = self.budgets.account(caller.client.key);
         account.check_tokens(now).map_err(|over| self.over_budget(over))?;
-        let of_key = self.budgets.calls_per_key(self.engine.occupancy().1);
-        let permit = self.admission.admit(caller.client, of_key, now).map_err(|denied| {
+        let permit = self.admission.admit(caller.client, self.calls_of(caller.client.key), now).map_err(|denied| {
             if matches!(denied, AdmissionError::KeyLimit { .. }) {
                 account.count_refusal(KeyLimit::Calls);
             }
@@ -155,6 +154,17 @@ impl AppState {
             _alive: self.alive.upgrade(),
         };
         Ok((session, guard))
+    }
+
+    /// Calls that a key may have, and has on other nodes of the cluster.
+    fn calls_of(&self, key: Option<KeyId>) -> KeyCalls {
+        let slots = self.engine.occupancy().1;
+        #[cfg(feature = "cluster")]
+        let (slots, elsewhere) = super::cluster::key_use::elsewhere(self, key)
+            .map_or((slots, 0), |(others, calls)| (slots.saturating_add(others), calls));
+        #[cfg(not(feature = "cluster"))]
+        let (elsewhere, _) = (0, key);
+        KeyCalls { most: self.budgets.calls_per_key(slots), elsewhere }
     }
 
     /// Counts input sound of an upload, or refuses it if the key has sent too much.

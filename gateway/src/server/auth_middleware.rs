@@ -169,6 +169,7 @@ impl AppState {
                 Err(Unidentified::Refused(ApiError::new(StatusCode::FORBIDDEN, error)))
             }
             KeyStatus::Expired => Err(Unidentified::WrongKey(unauthorized(ErrorKind::ExpiredKey))),
+            KeyStatus::Forged => Err(Unidentified::WrongKey(unauthorized(ErrorKind::InvalidKey))),
             KeyStatus::NotEphemeral => match self.find_key(key) {
                 Some(key) => known(Some(key)),
                 // Stock clients always send a key.

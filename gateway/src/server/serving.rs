@@ -302,6 +302,7 @@ fn router(app: Arc<AppState>, keyless: Arc<LocalOnlyPolicy>) -> Router {
     #[cfg(feature = "cluster")]
     let routes = routes
         .merge(cluster::keys::routes())
+        .merge(cluster::voices::routes())
         .layer(middleware::from_fn_with_state(app.clone(), cluster::hops::accept_hop));
     routes
         .layer(middleware::from_fn_with_state(log, request_log::log_request))

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Query, Request, State};
+#[cfg(feature = "cluster")]
+use axum::http::HeaderMap;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
@@ -32,7 +34,7 @@ const RECORDING: &str = "audio_sample";
 /// Maximum size of any other field, in bytes.
 const MAX_FIELD: usize = 16 << 10;
 /// Maximum size of a form, in bytes.
-const MAX_BODY: usize = MAX_RECORDING + 4 * MAX_FIELD;
+pub(super) const MAX_BODY: usize = MAX_RECORDING + 4 * MAX_FIELD;
 /// Maximum size of a request to rename a consent, in bytes: 16 for each character, because JSON may escape it.
 pub(super) const MAX_RENAME: usize = 16 * MAX_NAME_CHARS;
 /// Allowed numbers of consents on a page, as in the OpenAI API.
@@ -119,6 +121,12 @@ pub(super) async fn create(
     let mut reply = Json(voice_on_wire(&voice)).into_response();
     warn(reply.headers_mut(), &warning.unwrap_or_default());
     Ok(reply)
+}
+
+/// Consent in the form of a new voice; `None` if there is none, or the form cannot be read.
+#[cfg(feature = "cluster")]
+pub(super) fn consent_in(headers: &HeaderMap, body: Bytes) -> Option<String> {
+    Form(form::read(headers, body, &VOICE, ErrorKind::InvalidValue).ok()?).text("consent").ok().flatten()
 }
 
 pub(super) async fn delete(State(app): State<Arc<AppState>>, UrlName(id): UrlName) -> Result<Json<Value>, ApiError> {

@@ -1,11 +1,15 @@
 //! Voices enrolled from recordings, each under somebody's recorded consent.
 //!
 //! - this file: the voices in memory, and their limits
+//! - `copies`: voices of other nodes of a cluster
+//! - `entries`: consents, voices, and lists of them
 //! - `error`: errors of the store
 //! - `folder`: the files on disk
 //! - `passing`: voices of one request
 //! - `sound`: a recording's sound, judged
 
+mod copies;
+mod entries;
 mod error;
 mod folder;
 mod passing;
@@ -14,16 +18,17 @@ mod sound;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use repartee_engine_api::{Recording, SpeechEngine};
 use repartee_media::sound_file;
-use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::config::VoiceConfig;
 use crate::ids::IdGenerator;
+use entries::OtherVoices;
+pub use entries::{Consent, Voice, VoiceListing};
 pub use error::VoiceError;
 use error::readable;
 use folder::{EntryKind, VoiceFolder};
@@ -39,34 +44,6 @@ const RECORDING: &str = "audio_sample";
 const MAX_TEXT_CHARS: usize = 2_048;
 /// Longest language tag, in characters.
 const MAX_LANGUAGE_CHARS: usize = 35;
-
-/// Somebody's recorded consent to a voice enrolled from their speech.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Consent {
-    /// Unique id: `cons_...`.
-    pub id: String,
-    /// Label that the client chose.
-    pub name: String,
-    /// Language of the recording, as a BCP 47 tag.
-    pub language: String,
-    /// Time of creation, in seconds since 1970.
-    pub created_at: u64,
-}
-
-/// Voice enrolled from a recording. Its id is the voice name in requests to the engine.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Voice {
-    /// Unique id: `voice_...`.
-    pub id: String,
-    /// Label that the client chose.
-    pub name: String,
-    /// Id of its consent.
-    pub consent: String,
-    /// Transcript of the recording; may be empty.
-    pub text: String,
-    /// Time of creation, in seconds since 1970.
-    pub created_at: u64,
-}
 
 /// Enrolled voice, and the difference between its recording and a good one.
 #[derive(Debug)]
@@ -89,6 +66,8 @@ pub struct FolderError {
 pub struct VoiceStore {
     engine: Arc<dyn SpeechEngine>,
     ids: IdGenerator,
+    /// Home of this node in the ids; none on a server without a cluster.
+    home: OnceLock<String>,
     folder: Option<VoiceFolder>,
     most: usize,
     stored: Mutex<StoredVoices>,
@@ -101,6 +80,10 @@ pub struct VoiceStore {
 struct StoredVoices {
     consents: BTreeMap<String, Consent>,
     voices: BTreeMap<String, Voice>,
+    /// Those of other nodes of the cluster, by the node's name.
+    others: BTreeMap<String, OtherVoices>,
+    /// Number of changes since the start, that of loading some included.
+    changes: u32,
 }
 
 impl VoiceStore {
@@ -131,15 +114,17 @@ impl VoiceStore {
             if !kept.voices.is_empty() {
                 tracing::info!(voices = kept.voices.len(), "recorded voices are ready");
             }
+            kept.changes = u32::from(!kept.consents.is_empty() || !kept.voices.is_empty());
         }
-        Ok(Self { engine, ids, folder, most: settings.most, stored: Mutex::new(kept), rooms: Arc::new(()) })
+        let (stored, rooms, home) = (Mutex::new(kept), Arc::new(()), OnceLock::new());
+        Ok(Self { engine, ids, home, folder, most: settings.most, stored, rooms })
     }
 
     /// Stores a consent, recorded in the sound file `recording`. Takes as long as its decoding.
     pub fn add_consent(&self, name: &str, language: &str, recording: &[u8]) -> Result<Consent, VoiceError> {
         let (name, language) = (checked_name(name)?, checked_language(language)?);
         readable("recording", sound_file::decode(recording, MAX_RECORDING))?;
-        let consent = Consent { id: self.ids.consent()?, name, language, created_at: now() };
+        let consent = Consent { id: self.ids.consent(self.home())?, name, language, created_at: now() };
         let mut kept = self.kept();
         if kept.consents.len() >= self.most {
             return Err(VoiceError::Full { what: "consents", most: self.most });
@@ -148,12 +133,15 @@ impl VoiceStore {
             folder.write(EntryKind::Consent, &consent.id, &consent, Some(recording))?;
         }
         kept.consents.insert(consent.id.clone(), consent.clone());
+        kept.changes += 1;
         Ok(consent)
     }
 
-    /// All consents, the oldest first.
+    /// All consents, those of other nodes included, the oldest first.
     pub fn consents(&self) -> Vec<Consent> {
-        let mut consents: Vec<_> = self.kept().consents.values().cloned().collect();
+        let kept = self.kept();
+        let others = kept.others.values().flat_map(|others| &others.consents);
+        let mut consents: Vec<_> = kept.consents.values().chain(others).cloned().collect();
         consents.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
         consents
     }
@@ -173,6 +161,7 @@ impl VoiceStore {
             folder.write(EntryKind::Consent, id, &renamed, None)?;
         }
         consent.clone_from(&renamed);
+        kept.changes += 1;
         Ok(renamed)
     }
 
@@ -190,6 +179,7 @@ impl VoiceStore {
             folder.delete(EntryKind::Consent, id)?;
         }
         kept.consents.remove(id);
+        kept.changes += 1;
         Ok(())
     }
 
@@ -203,8 +193,9 @@ impl VoiceStore {
     ) -> Result<EnrolledVoice, VoiceError> {
         let (name, text) = (checked_name(name)?, checked_text("text", text)?);
         let VoiceSound { samples, warning } = VoiceSound::read(self.engine.as_ref(), RECORDING, recording)?;
-        let voice = Voice { id: self.ids.voice()?, name, consent: consent.to_owned(), text, created_at: now() };
-        let _room = self.reserve(consent)?;
+        let voice =
+            Voice { id: self.ids.voice(self.home())?, name, consent: consent.to_owned(), text, created_at: now() };
+        let _room = self.reserve(consent, false)?;
         // Without the lock: other requests list and delete voices meanwhile.
         self.engine.enrol(&voice.id, &Recording { samples, text: voice.text.clone() })?;
         let mut kept = self.kept();
@@ -221,6 +212,7 @@ impl VoiceStore {
             return Err(error);
         }
         kept.voices.insert(voice.id.clone(), voice.clone());
+        kept.changes += 1;
         Ok(EnrolledVoice { voice, warning })
     }
 
@@ -234,15 +226,17 @@ impl VoiceStore {
     ) -> Result<PassingVoice, VoiceError> {
         let text = checked_text(fields[1], text)?;
         let VoiceSound { samples, warning } = VoiceSound::read(self.engine.as_ref(), fields[0], recording)?;
-        let room = self.reserve(consent)?;
-        let id = self.ids.voice()?;
+        let room = self.reserve(consent, true)?;
+        let id = self.ids.voice(None)?;
         self.engine.enrol(&id, &Recording { samples, text })?;
         Ok(PassingVoice::new(id, warning, (Arc::clone(&self.engine), room)))
     }
 
-    /// All voices, the oldest first.
+    /// All voices, copies of those of other nodes included, the oldest first.
     pub fn voices(&self) -> Vec<Voice> {
-        let mut voices: Vec<_> = self.kept().voices.values().cloned().collect();
+        let kept = self.kept();
+        let copies = kept.others.values().flat_map(|others| others.copies.values());
+        let mut voices: Vec<_> = kept.voices.values().chain(copies).cloned().collect();
         voices.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
         voices
     }
@@ -259,22 +253,29 @@ impl VoiceStore {
     fn remove_voice(&self, kept: &mut StoredVoices, id: &str) -> Result<(), VoiceError> {
         self.engine.remove_voice(id);
         kept.voices.remove(id);
+        kept.changes += 1;
         if let Some(folder) = &self.folder {
             folder.delete(EntryKind::Voice, id)?;
         }
         Ok(())
     }
 
-    /// Reserves room for a voice whose enrolment begins.
-    fn reserve(&self, consent: &str) -> Result<VoiceRoom, VoiceError> {
+    /// Reserves room for a voice whose enrolment begins; `anywhere` if a consent that another node keeps will do.
+    fn reserve(&self, consent: &str, anywhere: bool) -> Result<VoiceRoom, VoiceError> {
         let kept = self.kept();
-        if !kept.consents.contains_key(consent) {
+        let mut elsewhere = kept.others.values().flat_map(|others| &others.consents);
+        let is_known = kept.consents.contains_key(consent) || anywhere && elsewhere.any(|other| other.id == consent);
+        if !is_known {
             return Err(VoiceError::UnknownConsent(consent.to_owned()));
         }
         if kept.voices.len() + Arc::strong_count(&self.rooms) > self.most {
             return Err(VoiceError::Full { what: "voices", most: self.most });
         }
         Ok(VoiceRoom::new(&self.rooms))
+    }
+
+    fn home(&self) -> Option<&str> {
+        self.home.get().map(String::as_str)
     }
 
     fn kept(&self) -> MutexGuard<'_, StoredVoices> {

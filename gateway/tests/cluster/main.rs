@@ -2,12 +2,15 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 mod connections;
+mod cut_member;
+mod key_limits;
 mod keys;
 mod models;
 mod nats;
 mod nodes;
 mod other_node;
 mod settings;
+mod voices;
 
 use std::time::{Duration, SystemTime};
 

@@ -19,6 +19,7 @@ use tokio::time::{sleep, timeout};
 use tokio_tungstenite::connect_async;
 use tokio_tungstenite::tungstenite::Error;
 
+use super::cut_member::CutMember;
 use super::nats::NatsServer;
 
 /// Secret of the cluster.
@@ -31,11 +32,13 @@ pub const SDP: [(&str, &str); 1] = [("content-type", "application/sdp")];
 /// Servers that share a bus.
 pub struct Nodes {
     bus: MemoryBus,
-    keys: KeySet,
+    config: Config,
     nodes: Vec<Node>,
 }
 
 struct Node {
+    /// Its link to the bus; `None` over NATS.
+    link: Option<watch::Sender<bool>>,
     address: SocketAddr,
     tag: String,
     engine: Arc<ScriptedEngine>,
@@ -47,16 +50,17 @@ struct Node {
 impl Nodes {
     /// Starts nodes with these slots, which hear each other.
     pub async fn start(slots: &[usize]) -> Self {
-        Self::start_with(slots, KeySet::default()).await
+        Self::start_with(slots, config()).await
     }
 
     /// Starts nodes with this API key.
     pub async fn keyed(slots: &[usize], key: &str) -> Self {
-        Self::start_with(slots, KeySet::parse(key).unwrap()).await
+        Self::start_with(slots, Config { api_keys: KeySet::parse(key).unwrap(), ..config() }).await
     }
 
-    async fn start_with(slots: &[usize], keys: KeySet) -> Self {
-        let mut nodes = Self { bus: MemoryBus::default(), keys, nodes: Vec::new() };
+    /// Starts nodes with these settings. A folder of voices has a folder for each node.
+    pub async fn start_with(slots: &[usize], config: Config) -> Self {
+        let mut nodes = Self { bus: MemoryBus::default(), config, nodes: Vec::new() };
         for slots in slots {
             nodes.add(*slots, SECRET).await;
         }
@@ -68,7 +72,7 @@ impl Nodes {
 
     /// Starts nodes with these slots, which hear each other over NATS.
     pub async fn over(nats: &NatsServer, slots: &[usize]) -> Self {
-        let mut nodes = Self { bus: MemoryBus::default(), keys: KeySet::default(), nodes: Vec::new() };
+        let mut nodes = Self { bus: MemoryBus::default(), config: config(), nodes: Vec::new() };
         for slots in slots {
             nodes.add_over(nats, *slots).await;
         }
@@ -80,30 +84,41 @@ impl Nodes {
 
     /// Adds a node with this many slots and this secret.
     pub async fn add(&mut self, slots: usize, secret: &str) {
-        let bus = Box::new(self.bus.join());
-        self.add_with(slots, secret, bus).await;
+        self.add_named(self.nodes.len(), slots, secret).await;
+    }
+
+    /// Starts a node again that was killed or stopped, under its name and with its folder.
+    pub async fn restart(&mut self, index: usize, slots: usize) {
+        self.add_named(index, slots, SECRET).await;
+        self.nodes.swap_remove(index);
+    }
+
+    async fn add_named(&mut self, index: usize, slots: usize, secret: &str) {
+        let (bus, link) = CutMember::join(&self.bus);
+        self.add_with((index, slots), secret, Box::new(bus)).await;
+        self.nodes.last_mut().unwrap().link = Some(link);
     }
 
     /// Adds a node that uses NATS.
     pub async fn add_over(&mut self, nats: &NatsServer, slots: usize) {
         let bus = Box::new(nats.join(&format!("node-{}", self.nodes.len())));
-        self.add_with(slots, SECRET, bus).await;
+        self.add_with((self.nodes.len(), slots), SECRET, bus).await;
     }
 
-    async fn add_with(&mut self, slots: usize, secret: &str, bus: Box<dyn Bus>) {
-        let engine = ScriptedEngine::new(Script { slots, ..Script::default() });
+    async fn add_with(&mut self, (index, slots): (usize, usize), secret: &str, bus: Box<dyn Bus>) {
+        let engine = ScriptedEngine::new(Script { slots, accepts_enrolment: true, ..Script::default() });
         let member = ClusterMember {
-            name: format!("node-{}", self.nodes.len()),
+            name: format!("node-{index}"),
             cell: "test".to_owned(),
             zone: String::new(),
             advertised: None,
             secrets: ClusterSecrets::new(secret, None).unwrap(),
             bus,
+            has_previous_beats: false,
         };
-        let server = Server::bind(Config { api_keys: self.keys.clone(), ..config() }, engine.clone())
-            .await
-            .unwrap()
-            .with_member(member);
+        let mut config = self.config.clone();
+        config.voices.folder = config.voices.folder.map(|folder| folder.join(index.to_string()));
+        let server = Server::bind(config, engine.clone()).await.unwrap().with_member(member);
         let (address, tag, nodes, mut ready) =
             (server.local_addr(), server.tag().to_owned(), server.nodes(), server.ready());
         let (stop, stopped) = oneshot::channel();
@@ -111,7 +126,7 @@ impl Nodes {
             let _ = stopped.await;
         }));
         ready.wait_for(|ready| *ready).await.unwrap();
-        self.nodes.push(Node { address, tag, engine, nodes, stop: Some(stop), task });
+        self.nodes.push(Node { link: None, address, tag, engine, nodes, stop: Some(stop), task });
     }
 
     /// Returns once a node hears this many, itself included.
@@ -149,6 +164,16 @@ impl Nodes {
             let mut open = node.engine.open_sessions();
             timeout(PATIENCE, open.wait_for(|open| open == count)).await.expect("sessions in time").unwrap();
         }
+    }
+
+    /// Cuts a node's link to the others, or mends it.
+    pub fn cut(&self, index: usize, is_cut: bool) {
+        self.nodes[index].link.as_ref().unwrap().send_replace(is_cut);
+    }
+
+    /// Engine of a node.
+    pub fn engine(&self, index: usize) -> &ScriptedEngine {
+        &self.nodes[index].engine
     }
 
     /// Ends a node without a word, as if its process were killed.

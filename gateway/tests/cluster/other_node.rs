@@ -19,19 +19,8 @@ impl OtherNode {
     /// Joins it with one free slot.
     pub async fn join(nodes: &Nodes) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let record = NodeRecord {
-            tag: "00000001".parse().unwrap(),
-            name: "other".to_owned(),
-            incarnation: 1,
-            address: listener.local_addr().unwrap().to_string(),
-            zone: String::new(),
-            model: "large/one".to_owned(),
-            version: String::new(),
-            phase: NodePhase::Serving,
-            load: NodeLoad { slots: 1, free: 1, first_packet_p95_ms: None },
-        };
-        let (mut bus, codec) = nodes.listen();
-        bus.publish(MessageKind::Beat, codec.encode(&BeatMessage::new(MessageKind::Beat, 1, record))).await;
+        let address = listener.local_addr().unwrap().to_string();
+        let bus = publish(nodes, record(&address)).await;
         nodes.wait(0, 2).await;
         Self { listener, _bus: bus }
     }
@@ -50,6 +39,30 @@ impl OtherNode {
         // The rest of the request, until the node has its answer.
         let _ = tokio::io::copy(&mut connection, &mut tokio::io::sink()).await;
     }
+}
+
+/// Record of the node at this address.
+pub fn record(address: &str) -> NodeRecord {
+    NodeRecord {
+        tag: "00000001".parse().unwrap(),
+        name: "other".to_owned(),
+        incarnation: 1,
+        address: address.to_owned(),
+        zone: String::new(),
+        model: "large/one".to_owned(),
+        version: String::new(),
+        phase: NodePhase::Serving,
+        load: NodeLoad { slots: 1, free: 1, first_packet_p95_ms: None },
+        keys: Vec::new(),
+        voices: 0,
+    }
+}
+
+/// Publishes the first beat of a node; returns its membership of the bus.
+async fn publish(nodes: &Nodes, record: NodeRecord) -> MemoryMember {
+    let (mut bus, codec) = nodes.listen();
+    bus.publish(MessageKind::Beat, codec.encode(&BeatMessage::new(MessageKind::Beat, 1, record))).await;
+    bus
 }
 
 /// Reads the head of a request, which begins so.

@@ -1,9 +1,9 @@
-//! Messages: frozen bytes of the first version, and everything that is none.
+//! Messages: frozen bytes of each version, and everything that is none.
 
 use std::time::Instant;
 
 use repartee_cluster::{
-    BeatCodec, BeatError, BeatMessage, ClusterSecrets, MAX_BEAT, MessageKind, NodePhase, TableInput,
+    BeatCodec, BeatError, BeatMessage, ClusterSecrets, KeyUse, MAX_BEAT, MAX_KEYS, MessageKind, NodePhase, TableInput,
 };
 
 use super::support::{Random, SECRET, beat, codec, load, record, secrets, table};
@@ -16,11 +16,29 @@ const FIRST: &str = concat!(
     r#""zone":"eu-1","model":"demo","version":"0.1.0","phase":"serving","slots":90,"free":12,"p95_ms":410}"#,
 );
 
+/// Beat as the second version writes it: the first one read it, too.
+const SECOND: &str = concat!(
+    "repartee1.",
+    "NtWe80uF.k4He8xAu9qT-92TWNHr-b0ThS2FNVJ03zh3seIGB-1Q",
+    r#".{"v":2,"min":1,"kind":"beat","seq":7,"tag":"0000002a","name":"node-42","run":1790000000000,"http":"10.0.0.43:8080","#,
+    r#""zone":"eu-1","model":"demo","version":"0.1.0","phase":"serving","slots":90,"free":12,"p95_ms":410,"#,
+    r#""keys":[{"k":"1f2e3d4c5b6a7988","s":3,"p":5120,"d":640,"a":30500},{"k":"0000000000000000","s":1}],"voices":2}"#,
+);
+
 fn first() -> BeatMessage {
     let mut record = record(42);
     record.zone = "eu-1".to_owned();
     record.load = load(90, 12);
     record.load.first_packet_p95_ms = Some(410);
+    BeatMessage::previous(MessageKind::Beat, 7, record)
+}
+
+/// The same beat as the second version writes it.
+fn second() -> BeatMessage {
+    let mut record = first().record;
+    let busy = KeyUse { key: 0x1f2e_3d4c_5b6a_7988, calls: 3, prefill: 5_120, decode: 640, sound_ms: 30_500 };
+    record.keys = vec![busy, KeyUse { calls: 1, ..KeyUse::default() }];
+    record.voices = 2;
     BeatMessage::new(MessageKind::Beat, 7, record)
 }
 
@@ -36,8 +54,36 @@ fn the_first_versions_beat_is_read() {
 }
 
 #[test]
-fn this_version_writes_those_bytes() {
-    assert_eq!(String::from_utf8(codec().encode(&first())).unwrap(), FIRST);
+fn each_version_writes_its_bytes() {
+    for (message, bytes) in [(first(), FIRST), (second(), SECOND)] {
+        assert_eq!(String::from_utf8(codec().encode(&message)).unwrap(), bytes);
+        assert_eq!(codec().decode(bytes.as_bytes()), Ok(message));
+    }
+    // Without keys and voices it is as small as before.
+    let record = first().record;
+    let bytes = codec().encode(&BeatMessage::new(MessageKind::Beat, 7, record));
+    assert_eq!(bytes.len(), FIRST.len());
+}
+
+#[test]
+fn the_largest_beat_is_read() {
+    let mut record = first().record;
+    let most = |key: u64| KeyUse {
+        key: u64::MAX - key,
+        calls: u32::MAX,
+        prefill: u32::MAX,
+        decode: u32::MAX,
+        sound_ms: u32::MAX,
+    };
+    record.keys = (0..MAX_KEYS as u64).map(most).collect();
+    record.voices = u32::MAX;
+    (record.name, record.zone, record.version) = ("n".repeat(64), "z".repeat(64), "v".repeat(64));
+    (record.model, record.address) = ("\"".repeat(128), format!("{}:65535", "a".repeat(122)));
+    (record.load.slots, record.load.free, record.incarnation) = (u32::MAX, u32::MAX, u64::MAX);
+    let largest = BeatMessage::new(MessageKind::Hello, u64::MAX, record);
+    let bytes = codec().encode(&largest);
+    assert!(bytes.len() <= MAX_BEAT, "{} bytes", bytes.len());
+    assert_eq!(codec().decode(&bytes), Ok(largest));
 }
 
 #[test]

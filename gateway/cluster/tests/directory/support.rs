@@ -36,6 +36,8 @@ pub fn record(number: u32) -> NodeRecord {
         version: "0.1.0".to_owned(),
         phase: NodePhase::Serving,
         load: load(4, 4),
+        keys: Vec::new(),
+        voices: 0,
     }
 }
 

@@ -4,21 +4,19 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::body::to_bytes;
 use axum::extract::{Extension, Path, State};
-use axum::http::{Request, StatusCode};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use axum::{Json, Router};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use bytes::Bytes;
-use repartee_cluster::{Hop, KeyGrant, KeySession, MAX_SESSION_IN_KEY, Owner, SignedKeyError, TableInput};
+use repartee_cluster::{Hop, KeyGrant, KeySession, MAX_SESSION_IN_KEY, Owner, SignedKeyError};
 use repartee_protocol::{ErrorBody, ErrorKind};
 use serde_json::{Value, json};
 
 use super::super::api_error::ApiError;
 use super::super::app::AppState;
-use super::forward::forward;
+use super::ask::ask;
 use super::hops::unix_now;
 use crate::auth::KeyId;
 use crate::auth::ephemeral::{IssueError, KeyStatus};
@@ -63,7 +61,12 @@ pub(in crate::server) async fn check(
     let grant = match cluster.keys.check(key, unix_now()) {
         Ok(grant) => grant,
         Err(SignedKeyError::NotSigned) => return Some(Ok(KeyStatus::NotEphemeral)),
-        Err(_) => return Some(Ok(KeyStatus::Expired)),
+        Err(SignedKeyError::Expired) => return Some(Ok(KeyStatus::Expired)),
+        // Not of this cluster, or changed: it never counted here.
+        Err(error) => {
+            tracing::debug!(%error, "an ephemeral key is refused");
+            return Some(Ok(KeyStatus::Forged));
+        }
     };
     let owner = grant.owner.map(KeyId::from);
     // The API key that issued it was removed.
@@ -88,33 +91,21 @@ async fn held_session(
     grant: &KeyGrant,
     client: IpAddr,
 ) -> Result<Option<Arc<Value>>, ApiError> {
-    let (from, issuer) = cluster.directory.with(|table, now| (table.own().tag, table.owner(grant.issuer, now)));
-    let target = match issuer {
+    let target = match cluster.directory.with(|table, now| table.owner(grant.issuer, now)) {
         Owner::Own => return Ok(app.ephemeral.session(grant.nonce, Instant::now())),
-        Owner::Other(target, _) => target,
-        Owner::Ended(_) | Owner::Unknown => return Err(unreachable_issuer()),
+        issuer => match (cluster.sessions.get(&grant.nonce), issuer) {
+            (Some(session), _) => return Ok(Some(session)),
+            (None, Owner::Other(target, _)) => target,
+            (None, _) => return Err(unreachable_issuer()),
+        },
     };
     let path = format!("{SESSIONS}{}", URL_SAFE_NO_PAD.encode(grant.nonce));
-    let request = Request::get(path).body(()).map_err(|error| ApiError::internal(&error.to_string()))?;
-    let (parts, ()) = request.into_parts();
-    let response = match forward(app, cluster, &target, Hop { from, client }, &parts, Bytes::new()).await {
-        Ok(response) => response,
-        Err(error) => {
-            tracing::warn!(node = %target.tag, %error, "the issuer of a key does not answer");
-            cluster.directory.input(TableInput::Failed(target.tag));
-            return Err(unreachable_issuer());
-        }
-    };
-    match response.status() {
-        StatusCode::NOT_FOUND => Ok(None),
-        StatusCode::OK => {
-            let body = to_bytes(response.into_body(), MAX_SESSION).await.map_err(|_| unreachable_issuer())?;
-            serde_json::from_slice(&body)
-                .map(|session: Value| Some(Arc::new(session)))
-                .map_err(|_| unreachable_issuer())
-        }
-        _ => Err(unreachable_issuer()),
-    }
+    let answer = ask(app, cluster, &target, (path, client), MAX_SESSION).await.map_err(|_| unreachable_issuer())?;
+    let Some(body) = answer else { return Ok(None) };
+    let session: Value = serde_json::from_slice(&body).map_err(|_| unreachable_issuer())?;
+    let session = Arc::new(session);
+    cluster.sessions.put(grant.nonce, (session.clone(), body.len()), grant.until, unix_now());
+    Ok(Some(session))
 }
 
 fn unreachable_issuer() -> ApiError {

@@ -1,21 +1,25 @@
 //! Joining and leaving a cluster, and the load that this node tells.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use prometheus::{IntCounterVec, Opts};
-use repartee_cluster::{BeatCodec, HopSigner, KeySigner, NodeLoad, NodePhase, NodeRecord, Table, TableInput};
+use repartee_cluster::{
+    BeatCodec, HopSigner, KeySigner, KeySpent, KeyUse, NodeHome, NodeLoad, NodePhase, NodeRecord, Table, TableInput,
+};
 use thiserror::Error;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::super::app::AppState;
 use super::super::readiness::ServerPhase;
+use super::{key_use, voices};
 use crate::cluster::ClusterMember;
-use crate::cluster::directory::Directory;
+use crate::cluster::directory::{Directory, LocalNode};
 use crate::cluster::membership::Membership;
+use crate::cluster::metrics::ClusterMetrics;
 use crate::cluster::pool::ConnectionPool;
+use crate::cluster::session_cache::SessionCache;
 
 /// Error of joining a cluster.
 #[derive(Debug, Error)]
@@ -31,9 +35,27 @@ pub(in crate::server) enum JoinError {
     Metrics(#[from] prometheus::Error),
 }
 
-/// Gives the table this node's present load.
-pub(super) fn measure(cluster: &Membership, app: &AppState) {
-    cluster.directory.input(TableInput::Load(load(app)));
+/// This node for its directory. Weak, because the directory is part of it.
+struct ServedNode(Weak<AppState>);
+
+impl LocalNode for ServedNode {
+    fn load(&self) -> NodeLoad {
+        self.0.upgrade().map_or(NodeLoad::default(), |app| load(&app))
+    }
+
+    fn keys(&self) -> Vec<KeyUse> {
+        self.0.upgrade().map_or(Vec::new(), |app| key_use::present(&app))
+    }
+
+    fn voices(&self) -> u32 {
+        self.0.upgrade().map_or(0, |app| app.voices.changes())
+    }
+
+    fn charge(&self, spent: &[KeySpent]) {
+        if let Some(app) = self.0.upgrade() {
+            key_use::charge(&app, spent);
+        }
+    }
 }
 
 /// Joins a cluster; returns the task of the directory. `count` is told the number of nodes.
@@ -43,7 +65,8 @@ pub(in crate::server) fn join(
     member: ClusterMember,
     count: watch::Sender<usize>,
 ) -> Result<JoinHandle<()>, JoinError> {
-    let ClusterMember { name, cell, zone, advertised, secrets, bus } = member;
+    let ClusterMember { name, cell, zone, advertised, secrets, bus, has_previous_beats } = member;
+    app.voices.set_home(NodeHome::of_name(&name).to_string());
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let own = NodeRecord {
         tag: app.ids.tag().parse()?,
@@ -55,24 +78,27 @@ pub(in crate::server) fn join(
         version: env!("CARGO_PKG_VERSION").to_owned(),
         phase: NodePhase::Serving,
         load: load(app),
+        keys: Vec::new(),
+        voices: 0,
     };
     own.check()?;
     let codec = BeatCodec::new(&secrets, &cell);
-    let directory = Directory::new(Table::new(own, codec, app.config.limits.call, Instant::now()), count);
+    let table = Table::new(own, codec, app.config.limits.call, Instant::now());
+    let table = if has_previous_beats { table.with_previous_beats() } else { table };
+    let directory = Directory::new(table, count, Box::new(ServedNode(Arc::downgrade(app))));
     // It is set once, because a server runs once.
     let (hops, keys) = (HopSigner::new(&secrets), KeySigner::new(&secrets));
-    let forwards = Opts::new("repartee_cluster_forwards_total", "Requests to other nodes by what became of them");
-    let forwards = IntCounterVec::new(forwards, &["outcome"])?;
+    let metrics = ClusterMetrics::new()?;
     let _ = app.cluster.set(Membership {
         directory: directory.clone(),
         hops,
         keys,
         connections: ConnectionPool::default(),
-        forwards,
+        sessions: SessionCache::default(),
+        metrics,
     });
-    let measured = Arc::downgrade(app);
-    let load = move || measured.upgrade().map_or(NodeLoad::default(), |app| load(&app));
-    Ok(tokio::spawn(directory.run(bus, load)))
+    tokio::spawn(voices::keep_copies(Arc::downgrade(app)));
+    Ok(tokio::spawn(directory.run(bus)))
 }
 
 /// Tells the others that this node takes no new calls.

@@ -9,12 +9,11 @@ use serde_json::{Value, json};
 
 use super::super::api_error::ApiError;
 use super::super::app::AppState;
-use super::membership::measure;
 
 /// Lists the nodes, this one first; 404 on a server without a cluster.
 pub(in crate::server) async fn list(State(app): State<Arc<AppState>>) -> Result<Json<Value>, ApiError> {
     let cluster = app.cluster.get().ok_or_else(|| ApiError::not_found("this server is no node of a cluster"))?;
-    measure(cluster, &app);
+    cluster.directory.measure();
     Ok(Json(cluster.directory.with(|table, now| {
         let own = node(table.own(), "own");
         let mut others: Vec<_> = table.nodes(now).collect();

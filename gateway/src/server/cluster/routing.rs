@@ -4,73 +4,33 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::{FromRequestParts as _, Path, Request, State};
 use axum::http::header::UPGRADE;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
-use repartee_cluster::{HOP_HEADER, Hop, Liveness, Owner, Placement, PlacementStep, TableInput, Target, tag_of_id};
+use repartee_cluster::{
+    HOP_HEADER, Hop, Liveness, NodeHome, Owner, Placement, PlacementStep, TableInput, Target, tag_of_id,
+};
 use repartee_protocol::{ErrorBody, ErrorKind};
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::super::api_error::ApiError;
 use super::super::app::AppState;
 use super::super::caller::Caller;
+use super::super::form;
 use super::super::offer;
 use super::super::uploads::HeldBody;
+use super::super::voices::{self, MAX_RENAME};
+use super::destination::Destination;
 use super::forward::forward;
 use super::hops::{FULL, is_full};
-use super::membership::measure;
 use crate::cluster::membership::Membership;
 
 /// `Retry-After` of a request whose node does not answer.
 const NODE_RETRY: Duration = Duration::from_secs(1);
-
-/// Node that a request belongs to.
-#[derive(Debug, PartialEq)]
-enum Destination {
-    /// This node.
-    Own,
-    /// A node with a free slot, for a call with this model.
-    AnyNode(Option<String>),
-    /// The node that owns this id.
-    OwnerOf(String),
-    /// A node that serves this model, for a question about it.
-    NodeWith(String),
-}
-
-/// Query parameters that name a model or a call.
-#[derive(Debug, Default, Deserialize)]
-struct RoutedQuery {
-    call_id: Option<String>,
-    model: Option<String>,
-}
-
-impl Destination {
-    fn of(method: &Method, uri: &Uri) -> Self {
-        let query = || axum::extract::Query::<RoutedQuery>::try_from_uri(uri).map(|query| query.0).unwrap_or_default();
-        match (method, uri.path()) {
-            (&Method::POST, "/v1/realtime/calls") => Self::AnyNode(query().model),
-            (&Method::GET, "/v1/realtime") => match query() {
-                RoutedQuery { call_id: Some(id), .. } => Self::OwnerOf(id),
-                RoutedQuery { model, .. } => Self::AnyNode(model),
-            },
-            (&Method::GET, path) if path.starts_with("/v1/models/") => {
-                let name = path.trim_start_matches("/v1/models/");
-                // A slash in a name is encoded.
-                Self::NodeWith(name.replace("%2F", "/").replace("%2f", "/"))
-            }
-            (&Method::POST, path) => {
-                let id = path.strip_prefix("/v1/realtime/calls/").and_then(|rest| rest.strip_suffix("/hangup"));
-                id.map_or(Self::Own, |id| Self::OwnerOf(id.to_owned()))
-            }
-            _ => Self::Own,
-        }
-    }
-}
 
 /// Request that may be sent several times.
 struct Attempts<'a> {
@@ -85,7 +45,11 @@ struct Attempts<'a> {
 pub(in crate::server) async fn route(State(app): State<Arc<AppState>>, request: Request, next: Next) -> Response {
     let Some(cluster) = app.cluster.get() else { return next.run(request).await };
     let hopped = request.extensions().get::<Hop>().copied();
-    match Destination::of(request.method(), request.uri()) {
+    let (mut parts, body) = request.into_parts();
+    // The routes have been matched: this is the name in the path, decoded. One that is no text goes nowhere else.
+    let name = Path::<String>::from_request_parts(&mut parts, &()).await.ok().map(|Path(name)| name);
+    let request = Request::from_parts(parts, body);
+    match Destination::of(request.method(), request.uri(), name) {
         Destination::Own => next.run(request).await,
         Destination::OwnerOf(id) => {
             let owner = tag_of_id(&id).map(|tag| cluster.directory.with(|table, now| table.owner(tag, now)));
@@ -104,6 +68,13 @@ pub(in crate::server) async fn route(State(app): State<Arc<AppState>>, request: 
                 _ => next.run(request).await,
             }
         }
+        Destination::HomeOf(id) if hopped.is_none() => {
+            ask_home(&app, cluster, request, next, &id).await.unwrap_or_else(|error| error.into_response())
+        }
+        Destination::HomeOfConsent if hopped.is_none() => {
+            enrol_at_home(&app, cluster, request, next).await.unwrap_or_else(|error| error.into_response())
+        }
+        Destination::HomeOf(_) | Destination::HomeOfConsent => next.run(request).await,
         Destination::AnyNode(model) => place(&app, cluster, request, next, model, hopped.is_some())
             .await
             .unwrap_or_else(|error| error.into_response()),
@@ -152,6 +123,73 @@ async fn ask_owner(
     }
 }
 
+/// Forwards a request about a voice or a consent to the node that keeps it.
+async fn ask_home(
+    app: &Arc<AppState>,
+    cluster: &Membership,
+    request: Request,
+    next: Next,
+    id: &str,
+) -> Result<Response, ApiError> {
+    let Some(target) = home(app, cluster, id)? else { return Ok(next.run(request).await) };
+    let (parts, body) = request.into_parts();
+    let caller = parts.extensions.get::<Caller>().cloned();
+    let caller = caller.ok_or_else(|| ApiError::internal("a route without the auth middleware is forwarded"))?;
+    let HeldBody { bytes, charge } = app.read_body(&caller, body, MAX_RENAME).await?;
+    let answered = Attempts::new(app, cluster, parts, bytes)?.ask(&target).await;
+    drop(charge);
+    answered.map_err(|()| home_unreachable())
+}
+
+/// Sends a request for a new voice to the node that keeps its consent.
+async fn enrol_at_home(
+    app: &Arc<AppState>,
+    cluster: &Membership,
+    request: Request,
+    next: Next,
+) -> Result<Response, ApiError> {
+    let (parts, body) = request.into_parts();
+    let caller = parts.extensions.get::<Caller>().cloned();
+    let caller = caller.ok_or_else(|| ApiError::internal("a route without the auth middleware is forwarded"))?;
+    if form::check_type(&parts.headers).is_err() {
+        return Ok(next.run(Request::from_parts(parts, body)).await);
+    }
+    let HeldBody { bytes, charge } = app.read_body(&caller, body, voices::MAX_BODY).await?;
+    let headers = parts.headers.clone();
+    let read = move |bytes: Bytes| voices::consent_in(&headers, bytes);
+    // A form that cannot be read names none: the route says why.
+    let consent = app.parse_body(&caller, bytes.clone(), read).await?;
+    let target = consent.map(|consent| home(app, cluster, &consent)).transpose()?.flatten();
+    let attempts = Attempts::new(app, cluster, parts, bytes)?;
+    let answered = match target {
+        Some(target) => attempts.ask(&target).await.map_err(|()| home_unreachable()),
+        None => {
+            // The route counts the bytes again.
+            drop(charge);
+            return Ok(next.run(attempts.here()).await);
+        }
+    };
+    drop(charge);
+    answered
+}
+
+/// Other node that keeps a voice or a consent; `None` if this one answers, because it keeps it or because nobody does.
+fn home(app: &AppState, cluster: &Membership, id: &str) -> Result<Option<Target>, ApiError> {
+    let Some(home) = NodeHome::of_id(id).filter(|_| !app.voices.keeps(id)) else { return Ok(None) };
+    match cluster.directory.with(|table, now| table.home(home, now)) {
+        Owner::Other(target, _) => Ok(Some(target)),
+        Owner::Ended(_) => Err(home_unreachable()),
+        Owner::Own | Owner::Unknown => Ok(None),
+    }
+}
+
+fn home_unreachable() -> ApiError {
+    let message =
+        "the node that keeps this voice or consent does not answer: nothing was changed, try again once it is back";
+    let error = ErrorBody::server(ErrorKind::CallNodeUnreachable, message);
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, error).retry_after(NODE_RETRY)
+}
+
 /// Tries the nodes of a new call one after another.
 async fn place(
     app: &Arc<AppState>,
@@ -182,7 +220,7 @@ async fn place(
     let attempts = Attempts::new(app, cluster, parts, body)?;
     let mut refusal = None;
     loop {
-        measure(cluster, app);
+        cluster.directory.measure();
         let random = random()?;
         match cluster.directory.with(|table, now| placement.next(table, random, now)) {
             PlacementStep::Own => {
@@ -241,7 +279,7 @@ impl<'a> Attempts<'a> {
             Ok(_) => "answered",
             Err(_) => "failed",
         };
-        self.cluster.forwards.with_label_values(&[outcome]).inc();
+        self.cluster.metrics.forwards.with_label_values(&[outcome]).inc();
         sent.map_err(|error| tracing::warn!(node = %target.tag, %error, "a request could not be forwarded"))
     }
 }

@@ -1,0 +1,44 @@
+//! Questions of one node to another, beside the requests of clients.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::body::to_bytes;
+use axum::http::{Request, StatusCode};
+use bytes::Bytes;
+use repartee_cluster::{Hop, TableInput, Target};
+use thiserror::Error;
+
+use super::super::app::AppState;
+use super::forward::forward;
+use crate::cluster::membership::Membership;
+
+/// A node that does not answer a question.
+#[derive(Debug, Error)]
+#[error("the node does not answer")]
+pub(super) struct NoAnswer;
+
+/// Asks a node for what is at `path`, at most `most` bytes, on behalf of a client; `None` if there is no such thing.
+pub(super) async fn ask(
+    app: &Arc<AppState>,
+    cluster: &Membership,
+    target: &Target,
+    (path, client): (String, IpAddr),
+    most: usize,
+) -> Result<Option<Bytes>, NoAnswer> {
+    let (parts, ()) = Request::get(path).body(()).map_err(|_| NoAnswer)?.into_parts();
+    let from = cluster.directory.with(|table, _| table.own().tag);
+    let response = match forward(app, cluster, target, Hop { from, client }, &parts, Bytes::new()).await {
+        Ok(response) => response,
+        Err(error) => {
+            tracing::warn!(node = %target.tag, %error, path = parts.uri.path(), "a node does not answer");
+            cluster.directory.input(TableInput::Failed(target.tag));
+            return Err(NoAnswer);
+        }
+    };
+    match response.status() {
+        StatusCode::NOT_FOUND => Ok(None),
+        StatusCode::OK => to_bytes(response.into_body(), most).await.map(Some).map_err(|_| NoAnswer),
+        _ => Err(NoAnswer),
+    }
+}
