@@ -58,6 +58,8 @@ async fn forged_messages_change_nothing() {
         version: "0.1.0".to_owned(),
         phase: NodePhase::Serving,
         load: NodeLoad { slots: 100, free: 100, first_packet_p95_ms: None },
+        keys: Vec::new(),
+        voices: 0,
     };
     let good = BeatCodec::new(&secrets, CELL).encode(&BeatMessage::new(MessageKind::Beat, 1, record.clone()));
     let other_cell = BeatCodec::new(&secrets, "other").encode(&BeatMessage::new(MessageKind::Beat, 1, record));

@@ -3,12 +3,14 @@
 //! - `processes`: nodes and servers of NATS as processes
 //! - `links`: links that a test cuts
 //! - `nodes_lost`: a node that is killed, stopped, or drained
+//! - `one_machine`: the lines of docs/cluster.md for several devices in one machine
 //! - `rolls`: nodes that are replaced one after another
 //! - `links_cut`: links to NATS and between nodes that are cut
 //! - `bus_lost`: servers of NATS that are killed
 //! - `callers`: callers over WebRTC and websockets
 //! - `balancer`: callers who come through HAProxy, and its end
 //! - `forged`: forged ids, requests and messages
+//! - `key_limits`: one key on several nodes
 //! - `load`: many calls at once, and the time that a forward takes
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
@@ -16,10 +18,12 @@ mod balancer;
 mod bus_lost;
 mod callers;
 mod forged;
+mod key_limits;
 mod links;
 mod links_cut;
 mod load;
 mod nodes_lost;
+mod one_machine;
 mod processes;
 mod rolls;
 

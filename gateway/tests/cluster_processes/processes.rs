@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use repartee::cluster::PREVIOUS_BEATS;
 use repartee_gateway_testkit::http::{Reply, send};
 use repartee_gateway_testkit::{Client, PATIENCE};
 use serde_json::Value;
@@ -16,6 +17,8 @@ use tokio_tungstenite::tungstenite::Error;
 
 /// Secret of the cluster.
 pub const SECRET: &str = "0123456789abcdef0123456789abcdef";
+/// API key of nodes that have keys.
+pub const KEY: &str = "the-key-of-the-cluster";
 /// Name of its cell.
 pub const CELL: &str = "test";
 /// Offer of a browser that never connects.
@@ -32,6 +35,11 @@ impl Process {
     /// Starts a process.
     pub fn spawn(command: &mut Command) -> Self {
         Self(command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().expect("a process"))
+    }
+
+    /// Id of the process.
+    pub fn id(&self) -> u32 {
+        self.0.id()
     }
 
     /// Sends a signal, such as `KILL`.
@@ -76,12 +84,24 @@ pub struct Launch<'a> {
     pub ports: Option<(u16, u16)>,
     /// True if it ends its calls only when their callers do.
     pub drains_calls: bool,
+    /// True for beats as the version before writes them.
+    pub has_previous_beats: bool,
+    /// API keys, and the most calls that one of them may have; `None` for no keys.
+    pub keys: Option<(&'a str, usize)>,
 }
 
 impl Launch<'_> {
     /// Node with these slots.
     pub fn new(slots: usize) -> Self {
-        Self { slots, secret: SECRET, nats: None, ports: None, drains_calls: false }
+        Self {
+            slots,
+            secret: SECRET,
+            nats: None,
+            ports: None,
+            drains_calls: false,
+            has_previous_beats: false,
+            keys: None,
+        }
     }
 }
 
@@ -163,6 +183,12 @@ impl World {
         command.env("REPARTEE_ENGINE_SESSIONS", launch.slots.to_string()).env("REPARTEE_CLUSTER_CELL", CELL);
         command.env("REPARTEE_CLUSTER_NATS", servers.join(",")).env("REPARTEE_CLUSTER_SECRET", launch.secret);
         command.env("REPARTEE_CLUSTER_NAME", format!("node-{index}"));
+        if launch.has_previous_beats {
+            command.env(PREVIOUS_BEATS, "1");
+        }
+        if let Some((keys, most)) = launch.keys {
+            command.env("REPARTEE_API_KEYS", keys).args(["--set", &format!("limits.calls_per_key={most}")]);
+        }
         let mut process = Process::spawn(command.stdout(Stdio::piped()));
         let line = BufReader::new(process.0.stdout.take().unwrap());
         (process, line)
@@ -170,7 +196,9 @@ impl World {
 
     /// List of nodes of a node.
     pub async fn list(&self, index: usize) -> Value {
-        send(self.nodes[index].address, "GET", "/v1/cluster/nodes", &[], b"").await.json()
+        let bearer = format!("Bearer {KEY}");
+        let headers = [("authorization", &*bearer)];
+        send(self.nodes[index].address, "GET", "/v1/cluster/nodes", &headers, b"").await.json()
     }
 
     /// Returns the time until the list of a node is so.
@@ -184,6 +212,12 @@ impl World {
             assert!(begun.elapsed() < PATIENCE, "{list}");
             sleep(LOOK_EVERY).await;
         }
+    }
+
+    /// Asks a node for a call over WebRTC with a key.
+    pub async fn keyed_offer(&self, index: usize, key: &str) -> Reply {
+        let headers = [SDP[0], ("authorization", &*format!("Bearer {key}"))];
+        send(self.nodes[index].address, "POST", "/v1/realtime/calls", &headers, OFFER.as_bytes()).await
     }
 
     /// Asks a node for a call over WebRTC.
@@ -267,7 +301,7 @@ pub fn free_ports(count: usize) -> Vec<u16> {
 }
 
 /// The one that `scripts/setup.sh nats` has installed, or else the system's.
-fn nats_server() -> PathBuf {
+pub fn nats_server() -> PathBuf {
     let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/nats/bin/nats-server");
     if installed.exists() { installed } else { "nats-server".into() }
 }

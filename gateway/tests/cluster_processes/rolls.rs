@@ -42,17 +42,16 @@ async fn offers(world: &World, asked: &[usize]) -> (u32, u32) {
     (placed, refused)
 }
 
-#[tokio::test]
-async fn rolling_all_nodes_loses_nothing() {
+/// Replaces three nodes one after another by new ones; returns what was seen.
+async fn roll(old_nodes: &Launch<'_>, new_nodes: &Launch<'_>) -> String {
     let mut world = World::start(1, &[]).await;
-    let launch = Launch { drains_calls: true, ..Launch::new(3 * CALLS) };
     for index in 0..3 {
-        world.add(&launch).await;
+        world.add(old_nodes).await;
         world.wait_for(index, |list| fresh(list) == index + 1).await;
     }
     let (mut placed, mut refused, mut asked, mut completed) = (0, 0, 0, 0);
     for old in 0..3 {
-        let new = world.add(&launch).await;
+        let new = world.add(new_nodes).await;
         world.wait_for(new, |list| fresh(list) == 4).await;
         let tag = world.tag(old).await;
         let mut calls = Vec::new();
@@ -74,9 +73,25 @@ async fn rolling_all_nodes_loses_nothing() {
         world.wait_for(new, |list| fresh(list) == 3).await;
     }
     assert_eq!((refused, completed), (0, asked), "{placed} were placed");
-    row(
-        &format!("all three nodes replaced, {CALLS} calls on each, with `drain_calls`"),
-        "no POST is refused, no call is lost",
-        &format!("{placed} POSTs placed, {refused} refused; {completed} of {asked} turns during the drains completed"),
-    );
+    format!("{placed} POSTs placed, {refused} refused; {completed} of {asked} turns during the drains completed")
+}
+
+/// Node that waits for its calls.
+fn patient() -> Launch<'static> {
+    Launch { drains_calls: true, ..Launch::new(3 * CALLS) }
+}
+
+#[tokio::test]
+async fn rolling_all_nodes_loses_nothing() {
+    let seen = roll(&patient(), &patient()).await;
+    let event = format!("all three nodes replaced, {CALLS} calls on each, with `drain_calls`");
+    row(&event, "no POST is refused, no call is lost", &seen);
+}
+
+#[tokio::test]
+async fn rolling_from_the_version_before_loses_nothing() {
+    let previous = Launch { has_previous_beats: true, ..patient() };
+    let seen = roll(&previous, &patient()).await;
+    let event = format!("the same from messages of the version before to this one's, {CALLS} calls on each");
+    row(&event, "both understand each other: no POST is refused, no call is lost", &seen);
 }
