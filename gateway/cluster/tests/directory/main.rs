@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 mod beats;
+mod homes;
 mod key_counts;
 mod placing;
 mod signatures;
