@@ -8,6 +8,7 @@ use super::directory::Directory;
 use super::metrics::ClusterMetrics;
 use super::pool::ConnectionPool;
 use super::session_cache::SessionCache;
+use crate::auth::KeyId;
 
 /// This node's part in a cluster.
 #[derive(Debug)]
@@ -24,4 +25,19 @@ pub struct Membership {
     pub sessions: SessionCache,
     /// Metrics of the cluster.
     pub metrics: ClusterMetrics,
+}
+
+impl Membership {
+    /// Slots of the other nodes, and the calls that a key has there.
+    pub fn elsewhere(&self, key: Option<KeyId>) -> (usize, u32) {
+        self.directory.with(|table, now| {
+            let slots = usize::try_from(table.slots_elsewhere(now)).unwrap_or(usize::MAX);
+            (slots, table.calls_elsewhere(key_number(key), now))
+        })
+    }
+}
+
+/// Key as beats tell it; 0 for requests without one.
+pub fn key_number(key: Option<KeyId>) -> u64 {
+    key.map_or(0, u64::from)
 }

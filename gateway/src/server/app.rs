@@ -160,8 +160,10 @@ impl AppState {
     fn calls_of(&self, key: Option<KeyId>) -> KeyCalls {
         let slots = self.engine.occupancy().1;
         #[cfg(feature = "cluster")]
-        let (slots, elsewhere) = super::cluster::key_use::elsewhere(self, key)
-            .map_or((slots, 0), |(others, calls)| (slots.saturating_add(others), calls));
+        let (slots, elsewhere) = match self.cluster.get().map(|cluster| cluster.elsewhere(key)) {
+            Some((others, calls)) => (slots.saturating_add(others), calls),
+            None => (slots, 0),
+        };
         #[cfg(not(feature = "cluster"))]
         let (elsewhere, _) = (0, key);
         KeyCalls { most: self.budgets.calls_per_key(slots), elsewhere }

@@ -37,7 +37,7 @@ pub struct Voice {
 pub struct VoiceListing {
     /// Voices whose recordings it can give.
     pub voices: Vec<Voice>,
-    /// Consents.
+    /// Consents that it got, at most `voices.most`.
     pub consents: Vec<Consent>,
 }
 
@@ -48,6 +48,6 @@ pub(super) struct OtherVoices {
     pub listed: BTreeSet<String>,
     /// Those of them that are enrolled here.
     pub copies: BTreeMap<String, Voice>,
-    /// Its consents.
+    /// Consents that it lists, at most `voices.most`.
     pub consents: Vec<Consent>,
 }

@@ -6,18 +6,14 @@ use repartee_cluster::{KeySpent, KeyUse};
 
 use super::super::app::AppState;
 use crate::auth::KeyId;
-
-/// Key on the wire; 0 for requests without one.
-fn number(key: Option<KeyId>) -> u64 {
-    key.map_or(0, u64::from)
-}
+use crate::cluster::membership::key_number;
 
 /// Present use by all keys.
 pub(super) fn present(app: &AppState) -> Vec<KeyUse> {
     // Totals are sent modulo 2^32.
     let low = |total: u64| (total & u64::from(u32::MAX)) as u32;
     let of_key = |(key, account): (Option<KeyId>, std::sync::Arc<crate::budget::account::KeyAccount>)| KeyUse {
-        key: number(key),
+        key: key_number(key),
         calls: u32::try_from(account.sessions()).unwrap_or_default(),
         prefill: low(account.tenant().work.prefill()),
         decode: low(account.tenant().work.decode()),
@@ -34,13 +30,4 @@ pub(super) fn charge(app: &AppState, spent: &[KeySpent]) {
         let sound = Duration::from_millis(spent.sound_ms.into());
         app.budgets.account(key).charge_elsewhere((spent.prefill, spent.decode), sound, now);
     }
-}
-
-/// Slots of the other nodes, and the calls that the key has there; `None` on a server without a cluster.
-pub(in crate::server) fn elsewhere(app: &AppState, key: Option<KeyId>) -> Option<(usize, u32)> {
-    let cluster = app.cluster.get()?;
-    Some(cluster.directory.with(|table, now| {
-        let slots = usize::try_from(table.slots_elsewhere(now)).unwrap_or(usize::MAX);
-        (slots, table.calls_elsewhere(number(key), now))
-    }))
 }
