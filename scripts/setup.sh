@@ -30,6 +30,9 @@
 #              pocketsphinx-testdata
 #   turns      recordings of people for `make bench-turns`, unpacked from Debian's asterisk-core-sounds-en-g722
 #   turns_recipe  `recipe`, and the recordings that the turn-detection model learns from, unpacked from Debian's voice prompts for Asterisk
+#   interruptions  what speaks the judged starts of tests/interruptions: Kokoro's voices of other languages beside `speech`, and people's
+#              laughs, coughs and shouts, unpacked from Debian's hedgewars-data (145 MB)
+#   interruptions_recipe  `interruptions` and `turns_recipe`: what the interruption model learns from
 #   recipe     Python with models/demo/recipe/requirements.txt: the tools of the demo model's recipe with torch (several GB), the
 #              synthesisers of `speech` (Kokoro also speaks the answers), and festival
 #
@@ -429,6 +432,37 @@ turns_recipe() {
   done
 }
 
+# Kokoro's voices of other languages than English.
+languages() {
+  local home=$PWD/$TOOLS/kokoro/languages
+  [ -e "$home" ] && return
+  say "downloading Kokoro's voices of other languages into $home"
+  rm -rf "$home.part"
+  mkdir -p "$home.part"
+  (
+    cd "$home.part"
+    PATH="$OLDPWD/$TOOLS/python/bin:$PATH" npm pack --silent "kokoro-js@$KOKORO_VOICES" >/dev/null
+    tar -xzf "kokoro-js-$KOKORO_VOICES.tgz"
+    mv package/voices/[e-z][fm]_*.bin .
+    rm -rf package "kokoro-js-$KOKORO_VOICES.tgz"
+  )
+  mv "$home.part" "$home"
+}
+
+# Voices that say the judged starts (tests/interruptions), and people's laughs, coughs and shouts.
+interruptions() {
+  python_tools python tests/requirements.txt
+  speech
+  languages
+  recordings "$TOOLS/human" hedgewars-data
+}
+
+# What the interruption model learns from (models/interruptions/recipe).
+interruptions_recipe() {
+  interruptions
+  turns_recipe
+}
+
 # Training uses one of festival's voices, the evaluation uses none.
 festival() {
   local missing=()
@@ -444,10 +478,10 @@ recipe() {
   kokoro
 }
 
-[ $# -gt 0 ] || die "which part? build, load, clients, chat_templates, cuda, fuzz, haproxy, lint, nats, phones, tests, prometheus, real, reference, reference_compressed, reference_forms, reference_tts, reference_lfm2, llama_cpp, peers, quality, recogniser, speech, thinkers, turns, turns_recipe or recipe"
+[ $# -gt 0 ] || die "which part? build, load, clients, chat_templates, cuda, fuzz, haproxy, lint, nats, phones, tests, prometheus, real, reference, reference_compressed, reference_forms, reference_tts, reference_lfm2, llama_cpp, peers, quality, recogniser, speech, thinkers, turns, turns_recipe, interruptions, interruptions_recipe or recipe"
 for part in "$@"; do
   case $part in
-    build | load | clients | chat_templates | cuda | fuzz | haproxy | lint | nats | phones | tests | prometheus | real | reference | reference_compressed | reference_forms | reference_tts | reference_lfm2 | llama_cpp | peers | quality | recogniser | speech | thinkers | turns | turns_recipe | recipe) "$part" ;;
+    build | load | clients | chat_templates | cuda | fuzz | haproxy | lint | nats | phones | tests | prometheus | real | reference | reference_compressed | reference_forms | reference_tts | reference_lfm2 | llama_cpp | peers | quality | recogniser | speech | thinkers | turns | turns_recipe | interruptions | interruptions_recipe | recipe) "$part" ;;
     *) die "there is no part $part" ;;
   esac
 done

@@ -1,7 +1,7 @@
 //! `make bench-interruptions`: false and missed interruptions over a matrix of echoes, voices and backchannels, with a
 //! playback that can be paused (WebRTC) and one that cannot (a websocket), with the echo cancelled (ours) and without (the
-//! peer). It uses the recordings on which no threshold was chosen; with `-- chosen`, the others. It runs on a virtual
-//! clock, but for the cost of cancelling.
+//! peer). It uses the recordings on which no threshold was chosen; with `-- chosen`, the others. Then it counts who interrupts
+//! among the judged starts; `-- starts` does that alone. It runs on a virtual clock, but for the cost of cancelling.
 
 use std::time::{Duration, Instant};
 
@@ -9,9 +9,12 @@ use anyhow::{Context as _, Result};
 use repartee_media::call_echo::CallEcho;
 use repartee_media::vad::{RATE, TurnDetector};
 use repartee_report::{Report, ReportRow};
+use repartee_tests::interruption_starts::{self, GroupResult};
 use repartee_tests::interruptions::{DataSet, Recordings, RoomConditions, Scene, simulate};
 use repartee_tests::tools;
 
+/// Echo beside which the judged starts are counted, in dB.
+const STARTS_ECHO_DB: f32 = -20.0;
 /// Longest time from the caller's last word to the announcement, in ms.
 const LATE_MS: usize = 200;
 
@@ -19,6 +22,9 @@ fn main() -> Result<()> {
     let set = if std::env::args().any(|argument| argument == "chosen") { DataSet::Chosen } else { DataSet::Judged };
     let recordings = Recordings::load(&tools::root().join("tests/interruptions"), set)?;
     let conditions = recordings.conditions.first().context("there are no conditions")?;
+    if std::env::args().any(|argument| argument == "starts") {
+        return count_starts(&recordings).map(drop);
+    }
     let mut rows = Vec::new();
     println!(
         "| echo | transport | cancelled | false interruptions | pauses a minute | by backchannels | missed, caller at {:?} dB | silent after, median / p95 | last sound after | announced after |",
@@ -45,6 +51,9 @@ fn main() -> Result<()> {
         rows.extend(all[0].rows(&format!("{transport}, all echoes"), &all[1], conditions));
     }
     rows.extend(costs(&recordings)?);
+    if set == DataSet::Judged {
+        rows.extend(count_starts(&recordings)?);
+    }
     let name = if set == DataSet::Judged { "interruptions" } else { "interruptions-chosen" };
     let path = tools::root().join(format!("target/report/{name}.json"));
     Report::new(name, rows).write(&path)?;
@@ -56,6 +65,37 @@ fn print_rows(echo: &str, transport: &str, measured: &[Measured; 2]) {
     for (measured, cancelled) in measured.iter().zip(["yes", "no"]) {
         println!("| {echo} | {transport} | {cancelled} | {} |", measured.cells().join(" | "));
     }
+}
+
+/// Counts who interrupts among the judged starts.
+fn count_starts(recordings: &Recordings) -> Result<Vec<ReportRow>> {
+    let starts = interruption_starts::load(&tools::root().join("tests/interruptions"))?;
+    let mut rows = Vec::new();
+    println!("\n| transport | echo | start | interrupts | silent after, median / p95 |\n|---|---|---|---|---|");
+    for (transport, pausable) in [("WebRTC", true), ("websocket", false)] {
+        for echo_db in [None, Some(STARTS_ECHO_DB)] {
+            let echo = echo_db.map_or("headphones".into(), |db| format!("echo of {db} dB"));
+            let groups = interruption_starts::measure(recordings, &starts, echo_db, pausable)?;
+            let mut all: [GroupResult; 2] = Default::default();
+            let mut row = |name: &str, group: &GroupResult| {
+                let (interrupted, count) = group.interrupted;
+                let (p50, p95) = (at(&group.silent_ms, 50), at(&group.silent_ms, 95));
+                println!("| {transport} | {echo} | {name} | {interrupted} of {count} | {p50} / {p95} ms |");
+                let wrong = if group.is_to_interrupt { count - interrupted } else { interrupted };
+                let measure = if group.is_to_interrupt { "missed" } else { "interrupts" };
+                let share = 100.0 * wrong as f64 / count.max(1) as f64;
+                rows.push(ReportRow::without_peer(format!("{transport}, {echo}: {name}: {measure}"), share, "%", ""));
+            };
+            for (name, group) in &groups {
+                row(name, group);
+                all[usize::from(group.is_to_interrupt)].add(group);
+            }
+            for (name, group) in ["all that do not interrupt", "all that interrupt"].iter().zip(&all) {
+                row(name, group);
+            }
+        }
+    }
+    Ok(rows)
 }
 
 /// Measures the processor time of 20 ms of input: with an echo, with headphones until the canceller ends, after that, and of the

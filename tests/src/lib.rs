@@ -6,6 +6,7 @@
 //! - [`recording_engine`]: an engine that records inputs and responses
 //! - [`asr`]: transcripts by an independent speech recogniser; [`spectral_similarity`]: similarity of two recordings
 //! - [`interruptions`]: simulated callers, echoes and backchannels during an answer
+//! - [`interruption_starts`]: the judged starts of voices, by kind
 //! - [`side_by_side`]: benchmarks beside a reference implementation
 //! - [`word_errors`]: errors of a word estimator
 //! - [`tools`]: external programs that drive the server
@@ -17,6 +18,7 @@ pub mod asr;
 pub mod binomial;
 pub mod conformance;
 pub mod demo;
+pub mod interruption_starts;
 pub mod interruptions;
 pub mod model_card;
 pub mod questions;
