@@ -27,7 +27,7 @@ const UNHEARD: [&str; 2] = ["pt", "hi"];
 pub struct Start {
     /// Language; "none" for synthesised coughs and the like, "people" for people's sounds.
     pub language: String,
-    /// Speaker.
+    /// Name of the voice of Kokoro, or of the folder of a person's recordings.
     pub voice: String,
     /// Kind of the start, as listed in the folder's README.
     pub kind: String,
