@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use repartee_media::call_echo::CallEcho;
-use repartee_media::vad::{RATE, TurnDetector};
+use repartee_media::vad::{BargeInPolicy, RATE, TurnDetector};
 use repartee_report::{Report, ReportRow};
 use repartee_tests::interruption_starts::{self, GroupResult};
 use repartee_tests::interruptions::{DataSet, Recordings, RoomConditions, Scene, simulate};
@@ -67,15 +67,30 @@ fn print_rows(echo: &str, transport: &str, measured: &[Measured; 2]) {
     }
 }
 
-/// Counts who interrupts among the judged starts.
+/// Counts who interrupts among the judged starts, by each policy.
 fn count_starts(recordings: &Recordings) -> Result<Vec<ReportRow>> {
+    let mut rows = Vec::new();
+    for (name, policy) in [
+        ("immediate", BargeInPolicy::Immediate),
+        ("eager", BargeInPolicy::Eager),
+        ("balanced", BargeInPolicy::Balanced),
+        ("patient", BargeInPolicy::Patient),
+    ] {
+        println!("\nBy the policy \"{name}\":");
+        rows.extend(count_starts_by(recordings, policy, name)?);
+    }
+    Ok(rows)
+}
+
+/// Counts who interrupts among the judged starts by one policy.
+fn count_starts_by(recordings: &Recordings, policy: BargeInPolicy, policy_name: &str) -> Result<Vec<ReportRow>> {
     let starts = interruption_starts::load(&tools::root().join("tests/interruptions"))?;
     let mut rows = Vec::new();
     println!("\n| transport | echo | start | interrupts | silent after, median / p95 |\n|---|---|---|---|---|");
     for (transport, pausable) in [("WebRTC", true), ("websocket", false)] {
         for echo_db in [None, Some(STARTS_ECHO_DB)] {
             let echo = echo_db.map_or("headphones".into(), |db| format!("echo of {db} dB"));
-            let groups = interruption_starts::measure(recordings, &starts, echo_db, pausable)?;
+            let groups = interruption_starts::measure(recordings, &starts, echo_db, pausable, policy)?;
             let mut all: [GroupResult; 2] = Default::default();
             let mut row = |name: &str, group: &GroupResult| {
                 let (interrupted, count) = group.interrupted;
@@ -84,7 +99,12 @@ fn count_starts(recordings: &Recordings) -> Result<Vec<ReportRow>> {
                 let wrong = if group.is_to_interrupt { count - interrupted } else { interrupted };
                 let measure = if group.is_to_interrupt { "missed" } else { "interrupts" };
                 let share = 100.0 * wrong as f64 / count.max(1) as f64;
-                rows.push(ReportRow::without_peer(format!("{transport}, {echo}: {name}: {measure}"), share, "%", ""));
+                rows.push(ReportRow::without_peer(
+                    format!("{policy_name}, {transport}, {echo}: {name}: {measure}"),
+                    share,
+                    "%",
+                    "",
+                ));
             };
             for (name, group) in &groups {
                 row(name, group);
@@ -198,6 +218,7 @@ fn measure(
                 room,
                 pausable,
                 cancels,
+                policy: BargeInPolicy::Immediate,
             })
         };
         for answer in &recordings.answers {

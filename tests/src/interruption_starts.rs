@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use repartee_media::sound_file;
-use repartee_media::vad::RATE;
+use repartee_media::vad::{BargeInPolicy, RATE};
 use serde::Deserialize;
 
 use super::interruptions::{Recordings, Scene, simulate};
@@ -117,13 +117,14 @@ impl GroupResult {
     }
 }
 
-/// Simulates every start once over an answer of `recordings`, beside an echo of `echo_db`. Every second caller is 10 dB softer than the
+/// Simulates every start once over an answer of `recordings`, beside an echo of `echo_db`, by `policy`. Every second caller is 10 dB softer than the
 /// playback. Returns the results by group.
 pub fn measure(
     recordings: &Recordings,
     starts: &[Start],
     echo_db: Option<f32>,
     pausable: bool,
+    policy: BargeInPolicy,
 ) -> Result<BTreeMap<String, GroupResult>> {
     let conditions = recordings.conditions.first().context("there are no conditions")?;
     let mut groups: BTreeMap<String, GroupResult> = BTreeMap::new();
@@ -141,6 +142,7 @@ pub fn measure(
             room: &conditions.room_ms,
             pausable,
             cancels: true,
+            policy,
         })?;
         let group = groups.entry(start.group()).or_default();
         group.is_to_interrupt = start.interrupts();

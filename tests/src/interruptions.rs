@@ -10,7 +10,7 @@ use repartee_media::echo_guard::{EchoGuard, EchoLevel};
 use repartee_media::opus::{OpusDecoder, OpusEncoder};
 use repartee_media::playout::{Playout, PlayoutOutput};
 use repartee_media::sound_file;
-use repartee_media::vad::{RATE, TurnDetector, TurnEvent};
+use repartee_media::vad::{BargeInPolicy, RATE, TurnDetector, TurnEvent};
 use serde::Deserialize;
 
 /// Samples per millisecond.
@@ -120,6 +120,8 @@ pub struct Scene<'a> {
     pub pausable: bool,
     /// True if the server cancels the echo.
     pub cancels: bool,
+    /// Policy by which the caller interrupts.
+    pub policy: BargeInPolicy,
 }
 
 /// Result of a scene. Times are in ms from its beginning.
@@ -172,7 +174,8 @@ impl OpusLoop {
 
 /// Plays a scene to its end, or until the interruption is announced.
 pub fn simulate(scene: &Scene<'_>) -> Result<SceneOutcome> {
-    let (mut turns, mut guard, mut playout) = (TurnDetector::default(), EchoGuard::new(RATE), Playout::new(RATE));
+    let mut turns = TurnDetector::default().with_barge_in(scene.policy);
+    let (mut guard, mut playout) = (EchoGuard::new(RATE), Playout::new(RATE));
     let (mut down, mut up, mut noise) = (OpusLoop::new()?, OpusLoop::new()?, Noise(1));
     let answer: Vec<f32> = scene.answer.iter().map(|sample| sample * PLAYED).collect();
     let caller_gain = PLAYED * 10_f32.powf(scene.caller_db / 20.0);
@@ -237,6 +240,7 @@ pub fn simulate(scene: &Scene<'_>) -> Result<SceneOutcome> {
         guard.push_input(&near, RATE, now);
         turns.set_echo_level(guard.echo_level(now).or(playout.current().map(|_| EchoLevel::NONE)));
         turns.set_pausable(scene.pausable && playout.current().is_some());
+        turns.set_unpausable(!scene.pausable && playout.current().is_some());
         for event in turns.push(&near) {
             match event {
                 TurnEvent::PossibleBargeIn { .. } if playout.pause(now) => {

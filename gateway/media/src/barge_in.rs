@@ -4,9 +4,13 @@
 //! an interruption, or has stopped: a backchannel ("mhm", "yeah"), a cough or an echo, and the playback resumes. A voice that is
 //! still present at [`DECISION_TIME`], but too soft for a verdict, has until `LATEST`. A caller who takes a breath and starts again
 //! interrupts sooner the second time.
+//!
+//! With the network ([`super::interruption_net`]) a short voice interrupts where it sounds like a command. A playback that cannot pause plays
+//! on until it is sure, until the voice has gone on for some time, or until it has ended.
 
 use std::time::Duration;
 
+use super::barge_in_policy::NetworkJudgement;
 use super::echo_guard::EchoLevel;
 
 /// Voice that pauses the playback, if clearly louder than any echo.
@@ -38,6 +42,10 @@ const RELEASE: f32 = 0.2;
 const ENOUGH: Duration = Duration::from_millis(432);
 /// Part of [`ENOUGH`] that must follow the dismissed start.
 const AGAIN: Duration = Duration::from_millis(160);
+/// Frames in a row in which the network has to be sure.
+const SURE_FRAMES: u32 = 2;
+/// Voice of which the network's judgement counts: less is often an echo.
+const JUDGED: Duration = Duration::from_millis(120);
 /// Time during which a dismissed start counts.
 const REMEMBERED: Duration = Duration::from_millis(600);
 
@@ -85,6 +93,8 @@ pub(crate) struct Candidate {
     silent: u64,
     /// Level of the loudest frame.
     peak: f32,
+    /// Latest frames in which the network is sure of an interruption.
+    sure: u32,
 }
 
 /// Barge-in detector: judges one candidate at a time.
@@ -136,15 +146,29 @@ impl BargeIn {
             quiet: 0,
             silent: 0,
             peak: level,
+            sure: 0,
         });
         self.standing_out = 0;
     }
 
-    /// Judges a frame of `length` samples that ends at `position`. A verdict other than [`BargeInVerdict::Open`] closes the candidate.
-    pub fn frame(&mut self, heard: InputKind, level: f32, position: u64, length: u64) -> BargeInVerdict {
-        let (decided, latest) = (self.samples(DECISION_TIME), self.samples(LATEST));
+    /// Judges a frame of `length` samples that ends at `position`, with the network's judgement if there is one. A verdict other than
+    /// [`BargeInVerdict::Open`] closes the candidate.
+    pub fn frame(
+        &mut self,
+        heard: InputKind,
+        level: f32,
+        position: u64,
+        length: u64,
+        network: Option<NetworkJudgement>,
+    ) -> BargeInVerdict {
+        let held = network.filter(|network| !network.is_paused).map(|network| network.thresholds);
+        let decision_time = held.map_or(DECISION_TIME, |thresholds| thresholds.decided);
+        let (decided, latest) = (self.samples(decision_time), self.samples(decision_time + (LATEST - DECISION_TIME)));
+        let longest = held.map_or(0, |thresholds| self.samples(thresholds.longest));
+        let judged = self.samples(JUDGED);
         let (ended, breath, least) = (self.samples(ENDED), self.samples(BREATH), self.samples(LEAST));
-        let (enough, again) = (self.samples(ENOUGH), self.samples(AGAIN));
+        let enough = held.map_or(ENOUGH, |thresholds| JUDGED + thresholds.decided);
+        let (enough, again) = (self.samples(enough), self.samples(AGAIN));
         let Some(candidate) = &mut self.open else { return BargeInVerdict::Open };
         match heard {
             InputKind::Voice if level >= candidate.peak * RELEASE => {
@@ -163,7 +187,10 @@ impl BargeIn {
             }
             InputKind::Echo => candidate.hidden += length,
         }
-        let Candidate { since, paused_at, voiced, after, hidden, earlier, quiet, silent, .. } = *candidate;
+        let interruption = network.map_or(0.0, |network| network.interruption);
+        let is_sure = held.is_some_and(|thresholds| interruption >= thresholds.sure);
+        candidate.sure = if is_sure { candidate.sure + 1 } else { 0 };
+        let Candidate { since, paused_at, voiced, after, hidden, earlier, quiet, silent, sure, .. } = *candidate;
         let time = position - paused_at;
         // Decides now if the next frame would be too late.
         let (over, too_late) = (time + length > decided, time + length > latest);
@@ -174,8 +201,27 @@ impl BargeIn {
             () if voiced >= again && earlier + voiced >= enough && quiet == 0 => BargeInVerdict::Interruption,
             () if over && goes_on => BargeInVerdict::Interruption,
             () if too_late || (over && !sounds) || silent >= ended => BargeInVerdict::Nothing,
-            () => return BargeInVerdict::Open,
+            () => BargeInVerdict::Open,
         };
+        let verdict = match (verdict, network) {
+            (BargeInVerdict::Open, Some(_)) if sure >= SURE_FRAMES && voiced >= judged && quiet == 0 => {
+                BargeInVerdict::Interruption
+            }
+            (BargeInVerdict::Nothing, Some(network))
+                if interruption >= network.thresholds.at_end && voiced >= judged && hidden == 0 =>
+            {
+                BargeInVerdict::Interruption
+            }
+            (BargeInVerdict::Interruption, Some(network))
+                if interruption < network.thresholds.holding && time + length <= longest =>
+            {
+                BargeInVerdict::Open
+            }
+            (verdict, _) => verdict,
+        };
+        if verdict == BargeInVerdict::Open {
+            return verdict;
+        }
         self.open = None;
         self.dismissed = (verdict == BargeInVerdict::Nothing).then_some((since, position, earlier + voiced));
         verdict
@@ -198,6 +244,7 @@ impl BargeIn {
 
 #[cfg(test)]
 mod tests {
+    use super::super::barge_in_policy::BargeInPolicy;
     use super::*;
 
     const RATE: u32 = 16_000;
@@ -218,7 +265,7 @@ mod tests {
         let mut position = from;
         for (heard, level) in heard {
             position += FRAME;
-            match barge_in.frame(heard, level, position, FRAME) {
+            match barge_in.frame(heard, level, position, FRAME, None) {
                 BargeInVerdict::Open => {}
                 verdict => return (verdict, (position - from) / 16),
             }
@@ -306,5 +353,43 @@ mod tests {
         assert!(!barge_in.stands_out(0.05, echo, FRAME));
         assert!(!barge_in.stands_out(0.07, EchoLevel { settled: false, ..echo }, FRAME));
         assert!(is_audible(0.01, echo) && !is_audible(0.01, EchoLevel { noise: 0.005, ..echo }));
+    }
+
+    /// Verdict on the frames `heard` during a playback that plays on, with the network's probability of an interruption in each.
+    fn held(heard: impl IntoIterator<Item = (InputKind, f32)>, probability: f32) -> (BargeInVerdict, u64) {
+        let mut barge_in = BargeIn::new(RATE);
+        barge_in.begin(0, 8 * FRAME, 8 * FRAME, 0.1);
+        let thresholds = BargeInPolicy::Balanced.thresholds().unwrap();
+        let network = NetworkJudgement { interruption: probability, thresholds, is_paused: false };
+        let mut position = 8 * FRAME;
+        for (heard, level) in heard {
+            position += FRAME;
+            match barge_in.frame(heard, level, position, FRAME, Some(network)) {
+                BargeInVerdict::Open => {}
+                verdict => return (verdict, position / 16 - 128),
+            }
+        }
+        (BargeInVerdict::Open, position / 16 - 128)
+    }
+
+    #[test]
+    fn sure_network_interrupts_at_once() {
+        assert_eq!(held(voice(1_000), 0.99), (BargeInVerdict::Interruption, 32));
+    }
+
+    #[test]
+    fn unsure_network_waits_for_the_voice() {
+        assert_eq!(held(voice(1_000), 0.6), (BargeInVerdict::Interruption, 384));
+        let thresholds = BargeInPolicy::Balanced.thresholds().unwrap();
+        let longest = thresholds.longest.as_millis() as u64;
+        let (verdict, at) = held(voice(3_000), 0.1);
+        assert!(verdict == BargeInVerdict::Interruption && at.abs_diff(longest) <= 16, "{verdict:?} at {at} ms");
+    }
+
+    #[test]
+    fn short_likely_command_interrupts() {
+        let stop = || voice(192).chain(silence(1_000));
+        assert_eq!(held(stop(), 0.6), (BargeInVerdict::Interruption, 336));
+        assert_eq!(held(stop(), 0.2), (BargeInVerdict::Nothing, 336));
     }
 }

@@ -16,6 +16,8 @@
 //! | `turn_onset`, `turn_evidence` | the voice that opens a turn; sound that only a voice makes, without which a turn ends |
 //! | [`endpointing`] | silence that ends a turn |
 //! | [`barge_in`] | detects whether a voice over our playback is an interruption |
+//! | `barge_in_policy` | how sure that has to be, and how long it may take |
+//! | `interruption_net` | a network that hears whether the caller interrupts, listens or coughs |
 //! | [`echo_guard`] | prevents the echo of our playback from counting as speech |
 //! | `echo_path` | estimates gain and delay of the echo |
 //! | [`echo_canceller`] | removes the echo of our playback from the input |
@@ -67,6 +69,7 @@
 pub mod acoustics;
 pub mod adaptation;
 pub mod barge_in;
+mod barge_in_policy;
 pub mod call_echo;
 pub mod downmix;
 pub mod dtmf;
@@ -83,6 +86,7 @@ pub mod endpointing;
 #[cfg(test)]
 mod fuzz_tests;
 mod input_clock;
+mod interruption_net;
 pub mod jitter;
 mod jitter_stats;
 mod lateness;

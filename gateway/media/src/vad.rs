@@ -8,8 +8,11 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::barge_in::{self, BargeIn, BargeInVerdict, InputKind};
+pub use super::barge_in_policy::BargeInPolicy;
+use super::barge_in_policy::NetworkJudgement;
 use super::echo_guard::EchoLevel;
 use super::endpointing::{Eagerness, PauseJudgement, PauseModel, TurnQuery};
+use super::interruption_net::{HOP, InterruptionNet};
 use super::level::rms;
 use super::turn_evidence::TurnEvidence;
 use super::turn_onset::TurnOnset;
@@ -125,7 +128,14 @@ pub struct TurnDetector<D = Earshot> {
     echo_level: Option<EchoLevel>,
     /// True if the playback can pause until a barge-in is decided.
     pausable: bool,
+    /// True if a response plays at a client that cannot pause, and whose interruption may be announced later.
+    unpausable: bool,
     barge_in: BargeIn,
+    policy: BargeInPolicy,
+    /// True if the candidate's playback plays on.
+    is_held: bool,
+    /// Network that judges voices over the playback, once there was one.
+    network: Option<Box<InterruptionNet>>,
     evidence: TurnEvidence,
 }
 
@@ -166,7 +176,11 @@ impl<D: VoiceDetector> TurnDetector<D> {
             questions: 0,
             echo_level: None,
             pausable: false,
+            unpausable: false,
             barge_in: BargeIn::new(RATE),
+            policy: BargeInPolicy::default(),
+            is_held: false,
+            network: None,
             evidence: TurnEvidence::default(),
         }
     }
@@ -175,6 +189,12 @@ impl<D: VoiceDetector> TurnDetector<D> {
     /// the answers. Until an answer, the fixed silence applies.
     pub fn with_turn_model(mut self, model: PauseModel) -> Self {
         self.model = Some(model);
+        self
+    }
+
+    /// Judges voices over the playback by `policy`.
+    pub fn with_barge_in(mut self, policy: BargeInPolicy) -> Self {
+        self.policy = policy;
         self
     }
 
@@ -246,6 +266,13 @@ impl<D: VoiceDetector> TurnDetector<D> {
         self.pausable = pausable;
     }
 
+    /// Sets whether a response plays that a voice interrupts and that cannot pause. During such playback a voice starts a turn once it is
+    /// more than a backchannel by the policy; without a policy of that kind, with 120 ms of voice. A voice that is not decided when the
+    /// playback ends starts a turn.
+    pub fn set_unpausable(&mut self, unpausable: bool) {
+        self.unpausable = unpausable;
+    }
+
     /// Sets new settings from the next frame on.
     pub fn configure(&mut self, settings: TurnSettings) {
         self.settings = settings;
@@ -274,6 +301,7 @@ impl<D: VoiceDetector> TurnDetector<D> {
     pub fn end_turn(&mut self) {
         self.floor = self.received();
         self.state = State::QUIET;
+        self.drop_candidate();
         self.barge_in.reset();
     }
 
@@ -296,9 +324,11 @@ impl<D: VoiceDetector> TurnDetector<D> {
         let voice = self.detector.probability(frame);
         let level = rms(frame);
         let is_echo = self.echo_level.is_some_and(|echo| level < echo.loudest);
-        let is_noise = self.pausable && self.echo_level.is_some_and(|echo| !barge_in::is_audible(level, echo));
+        let is_judged = self.pausable || (self.unpausable && self.policy != BargeInPolicy::Immediate);
+        let is_noise = is_judged && self.echo_level.is_some_and(|echo| !barge_in::is_audible(level, echo));
         let probability = if is_echo || is_noise { 0.0 } else { voice };
         self.keep_recent(frame);
+        let interruption = self.interruption(frame, is_judged);
         let (start, length) = (self.position, frame.len() as u64);
         self.position += length;
         let threshold = self.settings.threshold;
@@ -309,18 +339,24 @@ impl<D: VoiceDetector> TurnDetector<D> {
             Some(acoustics) => self.evidence.push(acoustics, probability >= least, self.position),
             None => Some(self.position),
         };
+        if let Some(since) = self.barge_in.since().filter(|_| !is_judged) {
+            let was_held = self.is_held;
+            self.drop_candidate();
+            if was_held {
+                // The playback has ended before the decision.
+                return Some(self.start(since));
+            }
+        }
         match &mut self.state {
-            State::Quiet { .. } if self.pausable && self.barge_in.is_open() => {
+            State::Quiet { .. } if is_judged && self.barge_in.is_open() => {
                 let heard = match probability >= threshold {
                     true => InputKind::Voice,
                     false if is_echo && !is_noise => InputKind::Echo,
                     false => InputKind::Silence,
                 };
-                self.judge_barge_in(heard, level, length)
+                self.judge_barge_in(heard, level, length, interruption)
             }
             State::Quiet { onset } => {
-                // The playback has ended, so a candidate is dropped.
-                self.barge_in.reset_open();
                 if !onset.push(probability, threshold, acoustics, start.max(self.floor), length) {
                     return None;
                 }
@@ -337,10 +373,14 @@ impl<D: VoiceDetector> TurnDetector<D> {
                 if !begins {
                     return None;
                 }
-                if self.pausable {
+                if is_judged {
                     self.onset = self.position - since;
                     self.barge_in.begin(since, self.position, voiced, level);
-                    return Some(TurnEvent::PossibleBargeIn { audio_ms: self.position / PER_MS });
+                    if let Some(network) = &mut self.network {
+                        network.begin(((self.position - since) / length) as usize);
+                    }
+                    self.is_held = !self.pausable;
+                    return self.pausable.then_some(TurnEvent::PossibleBargeIn { audio_ms: self.position / PER_MS });
                 }
                 Some(self.start(since))
             }
@@ -374,17 +414,48 @@ impl<D: VoiceDetector> TurnDetector<D> {
         }
     }
 
-    /// Processes a frame of a barge-in candidate.
-    fn judge_barge_in(&mut self, heard: InputKind, level: f32, length: u64) -> Option<TurnEvent> {
+    /// Processes a frame of a barge-in candidate, with the probability of an interruption by the network, if it judges.
+    fn judge_barge_in(
+        &mut self,
+        heard: InputKind,
+        level: f32,
+        length: u64,
+        interruption: Option<f32>,
+    ) -> Option<TurnEvent> {
         let since = self.barge_in.since()?;
-        match self.barge_in.frame(heard, level, self.position, length) {
-            BargeInVerdict::Open => None,
-            BargeInVerdict::Interruption => Some(self.start(since)),
-            BargeInVerdict::Nothing => {
-                self.state = State::QUIET;
-                Some(TurnEvent::BargeInDismissed { audio_ms: self.position / PER_MS })
-            }
+        let is_paused = !self.is_held;
+        let judged = interruption.zip(self.policy.thresholds());
+        let network = judged.map(|(interruption, thresholds)| NetworkJudgement { interruption, thresholds, is_paused });
+        let verdict = self.barge_in.frame(heard, level, self.position, length, network);
+        if verdict == BargeInVerdict::Open {
+            return None;
         }
+        self.drop_candidate();
+        if verdict == BargeInVerdict::Interruption {
+            return Some(self.start(since));
+        }
+        self.state = State::QUIET;
+        is_paused.then_some(TurnEvent::BargeInDismissed { audio_ms: self.position / PER_MS })
+    }
+
+    /// Drops the barge-in candidate, if any.
+    fn drop_candidate(&mut self) {
+        self.barge_in.reset_open();
+        self.is_held = false;
+        if let Some(network) = &mut self.network {
+            network.end();
+        }
+    }
+
+    /// Passes a frame to the network while a response plays that a voice may interrupt; returns its judgement of the candidate.
+    fn interruption(&mut self, frame: &[f32], is_judged: bool) -> Option<f32> {
+        if !is_judged || self.policy == BargeInPolicy::Immediate || frame.len() != HOP {
+            if let Some(network) = &mut self.network {
+                network.reset();
+            }
+            return None;
+        }
+        self.network.get_or_insert_default().push(frame)
     }
 
     /// Starts a turn whose voice started at `since`.
@@ -411,6 +482,9 @@ impl<D: VoiceDetector> TurnDetector<D> {
 #[cfg(test)]
 #[path = "vad_acoustics_tests.rs"]
 mod acoustics_tests;
+#[cfg(test)]
+#[path = "vad_barge_in_tests.rs"]
+mod barge_in_tests;
 #[cfg(test)]
 #[path = "vad_tests.rs"]
 mod tests;

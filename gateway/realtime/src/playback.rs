@@ -68,6 +68,12 @@ impl RealtimeSession {
         self.setup.delivery == Delivery::Paced && interrupts && plays
     }
 
+    /// True if an interruptible response plays at a client without our playout clock, by the estimate of what it has got: such playback
+    /// cannot pause, so an interruption is announced once it is sure.
+    pub fn is_unpausable(&self, now: Instant) -> bool {
+        self.setup.delivery == Delivery::Unpaced && self.is_interruptible() && !self.client_playback.is_over(now)
+    }
+
     /// Pauses playout at a possible barge-in. The client gets no event until it is confirmed.
     pub(super) fn pause_playout(&mut self) {
         if self.is_pausable() {

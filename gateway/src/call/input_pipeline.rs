@@ -8,7 +8,7 @@ use repartee_media::echo_guard::EchoLevel;
 use repartee_media::endpointing::{PauseModel, TurnQuery};
 use repartee_media::level::audible_end;
 use repartee_media::resample::ResampleError;
-use repartee_media::vad::{self, TurnDetector, TurnEvent, TurnSettings};
+use repartee_media::vad::{self, BargeInPolicy, TurnDetector, TurnEvent, TurnSettings};
 use repartee_realtime::audio::EncodedAudio;
 use repartee_realtime::{PIECE_MS, SessionInput};
 
@@ -57,6 +57,12 @@ impl InputPipeline {
             audible_end: 0,
             endpointing: None,
         }
+    }
+
+    /// Judges voices over an answer by `policy`.
+    pub fn with_barge_in(mut self, policy: BargeInPolicy) -> Self {
+        self.detector = self.detector.with_barge_in(policy);
+        self
     }
 
     /// Sets the turn detection; `None` for push-to-talk.
@@ -137,11 +143,12 @@ impl InputPipeline {
         Duration::from_secs_f64(samples as f64 / f64::from(self.sound.rate().max(1)))
     }
 
-    /// Sets the echo level of the next samples, and whether the playback can be paused; see
-    /// [`TurnDetector::set_echo_level`] and [`TurnDetector::set_pausable`].
-    pub fn set_playback(&mut self, level: Option<EchoLevel>, pausable: bool) {
+    /// Sets the echo level of the next samples, and whether the playback can be paused or plays at a client that cannot; see
+    /// [`TurnDetector::set_echo_level`], [`TurnDetector::set_pausable`] and [`TurnDetector::set_unpausable`].
+    pub fn set_playback(&mut self, level: Option<EchoLevel>, pausable: bool, unpausable: bool) {
         self.detector.set_echo_level(level);
         self.detector.set_pausable(pausable);
+        self.detector.set_unpausable(unpausable);
     }
 
     /// Takes one piece of the queued samples, without the echo of our playback and at the rates of model and detector. `is_recorded`: true

@@ -83,12 +83,22 @@ pub(super) struct CallTask {
 impl CallTask {
     /// Creates a call; returns it with its first effects.
     pub(super) fn new(setup: SessionSetup, services: CallServices) -> (Self, Vec<Effect>) {
-        let CallServices { limits, budget, metrics, summary, judge, long_work, headroom, trace, cancels_echo } =
-            services;
+        let CallServices {
+            limits,
+            budget,
+            metrics,
+            summary,
+            judge,
+            long_work,
+            headroom,
+            trace,
+            cancels_echo,
+            barge_in,
+        } = services;
         let (model_rate, output_rate) = (setup.model.input_rate, setup.model.output_rate);
         let turn_model = judge.as_ref().map(TurnModelPool::kind);
         let sound = InputSound::new(setup.model.input_rate, cancels_echo);
-        let input_pipeline = InputPipeline::new(sound, turn_model, limits.longest_turn);
+        let input_pipeline = InputPipeline::new(sound, turn_model, limits.longest_turn).with_barge_in(barge_in);
         let timing = ResponseTiming::new(metrics.clone(), trace, output_rate);
         let echo_guard = EchoGuard::new(output_rate);
         let packet_decoder = PacketDecoder::new(setup.model.input_rate);
@@ -237,11 +247,12 @@ impl CallTask {
         AudioForm { format: self.input_format, model_rate: self.model_rate }
     }
 
-    /// Passes the echo level of our playback to the turn detector, and whether the playback can be paused.
+    /// Passes the echo level of our playback to the turn detector, and whether the playback can be paused or plays at the client.
     fn set_playback(&mut self) {
-        let level = self.echo_guard.echo_level(now());
+        let now = now();
+        let level = self.echo_guard.echo_level(now);
         let level = level.or(self.core.is_responding().then_some(EchoLevel::NONE));
-        self.input_pipeline.set_playback(level, self.core.is_pausable());
+        self.input_pipeline.set_playback(level, self.core.is_pausable(), self.core.is_unpausable(now));
     }
 
     /// Processes one piece of the input.

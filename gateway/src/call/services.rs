@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use repartee_media::vad::BargeInPolicy;
+
 use super::{CallLimits, CallSummary};
 use crate::budget::call_budget::CallBudget;
 use crate::headroom::Headroom;
@@ -31,6 +33,8 @@ pub struct CallServices {
     pub trace: CallSpan,
     /// True if the echo of our playback is cancelled.
     pub cancels_echo: bool,
+    /// Policy by which a voice interrupts an answer.
+    pub barge_in: BargeInPolicy,
 }
 
 #[cfg(test)]
@@ -38,7 +42,7 @@ impl CallServices {
     /// Services of a call without limits and spans.
     pub fn new(metrics: Arc<Metrics>, judge: Option<TurnModelPool>) -> Self {
         let (limits, budget) = (CallLimits::default(), CallBudget::default());
-        let (summary, long_work, headroom, trace) = Default::default();
-        Self { limits, budget, metrics, summary, judge, long_work, headroom, trace, cancels_echo: true }
+        let (summary, long_work, headroom, trace, barge_in) = Default::default();
+        Self { limits, budget, metrics, summary, judge, long_work, headroom, trace, cancels_echo: true, barge_in }
     }
 }

@@ -15,6 +15,7 @@
 //!
 //! `repartee.example.toml` describes every setting for users.
 
+mod barge_in;
 mod check;
 mod check_cluster;
 mod check_sip;
@@ -30,6 +31,7 @@ mod sip;
 mod think_source;
 mod turn_model;
 
+pub use barge_in::BargeInSetting;
 pub use check::ConfigError;
 pub use cluster::ClusterConfig;
 pub use load::{LoadError, LoadedConfig, load, unknown_variables};

@@ -8,6 +8,7 @@ use ipnet::IpNet;
 use repartee_engine::EngineConfig;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
+use super::barge_in::BargeInSetting;
 use super::cluster::ClusterConfig;
 use super::seconds;
 use super::secret::Secret;
@@ -171,6 +172,8 @@ pub struct TurnDetectionConfig {
     pub longest: Duration,
     /// True if the echo of the server's playback in a caller's sound is cancelled.
     pub echo_cancellation: bool,
+    /// Policy by which a voice interrupts an answer.
+    pub barge_in: BargeInSetting,
     /// Model that judges the pauses of sessions with `semantic_vad`.
     pub model: TurnModelSource,
     /// Number of threads that run the model.
@@ -420,6 +423,7 @@ impl Default for TurnDetectionConfig {
         Self {
             longest: Duration::from_secs(60),
             echo_cancellation: true,
+            barge_in: BargeInSetting::default(),
             model: TurnModelSource::default(),
             threads: 1,
         }

@@ -302,6 +302,7 @@ impl AppState {
             headroom: if self.config.limits.headroom { self.readiness.headroom().clone() } else { Headroom::default() },
             trace: self.traces.call(id, transport),
             cancels_echo: self.config.turns.echo_cancellation,
+            barge_in: self.config.turns.barge_in.into(),
         }
     }
 

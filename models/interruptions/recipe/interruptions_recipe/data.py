@@ -15,11 +15,13 @@ from . import noises, voices, words
 from .features import HOP, RATE
 from .net import KINDS
 
-FRAMES = 100  # 1.6 s
+FRAMES = 76  # 1.2 s
 SAMPLES = FRAMES * HOP
 AFTER = 14  # frames behind the end of a voice that are judged
 # Shares of the examples: sentences, commands, backchannels, neither.
 SHARES = {"interruption": 0.3, "command": 0.25, "backchannel": 0.28, "neither": 0.17}
+# Share of the words that no formant synthesiser says, at least.
+NATURAL = 0.7
 # Of the sounds that are neither: synthesised ones, and many voices at once.
 SYNTHESISED, BABBLE = 0.4, 0.1
 
@@ -70,6 +72,10 @@ class Examples:
         sentences = [start for start in starts if start.kind == "interruption"]
         self._augment = Augment(self._random, [(start.sound * 32767).astype(np.int16) for start in sentences[:300]])
         self._groups = {kind: [start for start in starts if start.kind == kind] for kind in SHARES}
+        self._natural = {
+            kind: [start for start in group if "+" not in start.speaker or start.speaker[2] == "_"]
+            for kind, group in self._groups.items()
+        }
         self._first_seed = first_seed
 
     def seed(self, seed: int) -> None:
@@ -90,7 +96,8 @@ class Examples:
         """(sound of `SAMPLES`, index in `KINDS`, first and last frame that are judged)."""
         random = self._random
         kind = str(random.choice(list(SHARES), p=list(SHARES.values())))
-        group = self._groups[kind]
+        # Most words are of voices that sound like people's: of formant synthesisers alone a network learns too easily.
+        group = (self._natural if random.random() < NATURAL else self._groups)[kind]
         sound = self._neither() if kind == "neither" else group[random.integers(len(group))].sound
         if kind == "interruption" and random.random() < 0.15:
             # A backchannel or a command, a short pause, and a sentence.
@@ -101,13 +108,13 @@ class Examples:
         if kind == "interruption" and random.random() < 0.2:
             sound = sound[: int(random.uniform(0.7, 1.5) * RATE)]
         index = 0 if kind == "command" else KINDS.index(kind)
-        sound = self._changed(sound[: int(1.6 * RATE)])
+        sound = self._changed(sound[:SAMPLES])
         before = int(random.uniform(0.03, 0.16) * RATE)
         whole = np.zeros(SAMPLES, np.float32)
         sound = sound[: SAMPLES - before]
         whole[before : before + len(sound)] = sound
         speech = power(sound)
-        decibels = random.uniform(8.0, 30.0) if random.random() < 0.4 else random.uniform(30.0, 65.0)
+        decibels = random.uniform(10.0, 30.0) if random.random() < 0.3 else random.uniform(30.0, 65.0)
         whole = with_noise(whole, self._augment.noise(SAMPLES), decibels, speech)
         if random.random() < 0.2:
             whole = telephone(whole)

@@ -10,7 +10,7 @@ from .features import BANDS
 
 KERNEL = 3
 WIDTH = 64
-STATE = 80
+STATE = 96
 KINDS = ("interruption", "backchannel", "neither")
 
 

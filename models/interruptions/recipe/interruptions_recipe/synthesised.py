@@ -69,8 +69,8 @@ def speak(work: Path, count: int) -> None:
             "!!." if kind == "command" else ".,?!"
         )
         if language.startswith("en") and r.random() < 0.3:
-            voice = r.choice(FLITE)
-            sound = _flite(text, voice, work, r.uniform(0.7, 1.2))
+            voice = f"flite+{r.choice(FLITE)}"
+            sound = _flite(text, voice.removeprefix("flite+"), work, r.uniform(0.7, 1.2))
         else:
             voice = f"{language}+{r.choice(VARIANTS)}"
             sound = _espeak(text, voice, r.randint(10, 95), r.randint(140, 260))

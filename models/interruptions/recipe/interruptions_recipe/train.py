@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import wave
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,10 @@ import torch
 from torch.nn import functional as F
 
 from .data import SHARES, Examples, Start, read, turns
-from .features import levels, relative
-from .net import InterruptionNet
+from .features import HOP, levels, relative
+from .net import InterruptionNet, likelihoods
 
+ROOT = Path(__file__).parents[4]
 BATCH = 64
 SHARD = 512  # examples of a file
 SEEDS = {"train": 0, "choosing": 500_000}  # of synthesised sounds
@@ -101,3 +103,16 @@ def export(work: Path, out: Path) -> None:
     numbers = np.concatenate([tensor.detach().reshape(-1).numpy() for tensor in load(work).weights()])
     out.write_bytes(numbers.astype("<f2").tobytes())
     print(f"{out}: {out.stat().st_size} bytes")
+    for name in ("yeah-adam", "caller-wait"):
+        print(f"{name}: {expected(load(work), ROOT / 'tests/interruptions' / f'{name}.wav')}")
+
+
+def expected(net: InterruptionNet, path: Path) -> list[int]:
+    """Probabilities of an interruption in thousandths after each frame of a recording, by the exported weights."""
+    with wave.open(str(path)) as file:
+        sound = np.frombuffer(file.readframes(file.getnframes()), "<i2").astype(np.float32) / 32768.0
+    for tensor in net.weights():
+        tensor.data = tensor.data.half().float()
+    sound = sound[: len(sound) // HOP * HOP][: 40 * HOP]
+    found = likelihoods(net, relative(levels(torch.from_numpy(sound)[None])))
+    return [round(1_000 * float(at)) for at in found[0, :, 0]]
