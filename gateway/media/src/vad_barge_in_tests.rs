@@ -59,5 +59,5 @@ fn undecided_voice_starts_a_turn_after_playback() {
     // The answer ends inside the voice.
     let events = over_answer(&voice, BargeInPolicy::Balanced, false, 740);
     let Some(TurnEvent::SpeechStarted { audio_start_ms }) = events.first() else { panic!("{events:?}") };
-    assert!(*audio_start_ms < 500, "{events:?}");
+    assert!((100..300).contains(audio_start_ms), "{events:?}");
 }

@@ -2,6 +2,7 @@
 //!
 //! - `settings`: every setting, with its default
 //! - `cluster`: settings of a node that shares calls with others; `check_cluster`: their checks
+//! - `barge_in`: policy of interruptions
 //! - `check`: ranges, and contradictions between settings
 //! - `files`: files of secrets that other users can read
 //! - `load`: loading from a file, the environment and the command line
