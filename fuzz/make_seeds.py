@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the binary seeds of the fuzz targets: fuzz/seeds/{rtp,checkpoint,sound,multipart}, the same on every run.
+"""Writes the binary seeds of the fuzz targets: fuzz/seeds/{rtp,checkpoint,sound,multipart,sip}, the same on every run.
 
 The other seeds are text and written by hand.
 """
@@ -152,8 +152,61 @@ def multipart() -> None:
     write("multipart", "no-boundary", b"multipart/form-data\n--x\r\n\r\n--x--")
 
 
+SDP = "v=0\r\no=- 1 1 IN IP4 192.0.2.7\r\ns=-\r\nc=IN IP4 192.0.2.7\r\nt=0 0\r\nm=audio 4000 "
+KEYS = "\r\na=rtpmap:101 telephone-event/8000\r\n"
+
+
+def message(first: str, sequence: str, headers: str = "", body: str = "", tag: str = "") -> bytes:
+    """Builds a message of a telephone: `first` is its first line, `tag` the agent's."""
+    own = "192.0.2.7:5070"
+    branch = "@BRANCH@" if first.startswith("SIP/2.0") else "z9hG4bK" + sequence.split()[0]
+    return (
+        f"{first}\r\nVia: SIP/2.0/UDP {own};rport;branch={branch}\r\nMax-Forwards: 70\r\n"
+        f"From: <sip:+4930123456@192.0.2.7>;tag=a7\r\nTo: <sip:voice@192.0.2.1>{tag}\r\nCall-ID: one\r\n"
+        f"CSeq: {sequence}\r\nContact: <sip:phone@{own}>\r\n{headers}Content-Length: {len(body)}\r\n\r\n{body}"
+    ).encode()
+
+
+def request(method: str, number: int, headers: str = "", body: str = "", tag: str = "") -> bytes:
+    return message(f"{method} sip:voice@192.0.2.1 SIP/2.0", f"{number} {method}", headers, body, tag)
+
+
+def sip() -> None:
+    described, ours = "Content-Type: application/sdp\r\n", ";tag=@TAG@"
+    offer = SDP + "RTP/AVP 8 0 101" + KEYS
+    invite = request("INVITE", 1, described, offer)
+    begun = [invite, request("ACK", 1, tag=ours)]
+    pressed = [
+        request("INFO", number, "Content-Type: application/dtmf-relay\r\n", f"Signal={key}\r\n", ours)
+        for number, key in ((2, "5"), (3, "*"))
+    ]
+    held = [request("INVITE", 4, described, offer + "a=sendonly\r\n", ours), request("ACK", 4, tag=ours)]
+    resumed = [request("UPDATE", 5, described, offer, ours), request("BYE", 6, tag=ours)]
+    write("sip", "call", b"\0".join([*begun, *pressed, *held, *resumed]))
+    write("sip", "cancelled", b"\0".join([invite, invite, request("CANCEL", 1), request("ACK", 1, tag=ours)]))
+    transfer = [
+        message("SIP/2.0 202 Accepted", "1 REFER"),
+        request("NOTIFY", 7, "Event: refer\r\n", "SIP/2.0 200 OK\r\n", ours),
+    ]
+    write("sip", "transferred", b"\0".join([*begun, *pressed, *transfer, message("SIP/2.0 200 OK", "2 BYE")]))
+    second = invite.replace(b"Call-ID: one", b"Call-ID: two").replace(b"branch=", b"branch=z9hG4bKtwo")
+    write("sip", "two-calls", b"\0".join([invite, second, request("OPTIONS", 1)]))
+    challenge = 'WWW-Authenticate: Digest realm="pbx", nonce="n1", algorithm=MD5, qop="auth", opaque="x"\r\n'
+    registered = message("SIP/2.0 200 OK", "2 REGISTER", "Expires: 60\r\n")
+    write("sip", "registered", b"\0".join([message("SIP/2.0 401 So", "1 REGISTER", challenge), registered]))
+    routes = "Record-Route: <sip:a;lr>, <sip:b;lr>\r\nVia: SIP/2.0/UDP c;branch=d, SIP/2.0/UDP e\r\n"
+    write(
+        "sip", "on-the-way", b"\0".join([request("INVITE", 1, routes + described, offer), request("BYE", 2, tag=ours)])
+    )
+    key = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0e"
+    encrypted = f"a=crypto:2 AES_CM_128_HMAC_SHA1_32 inline:{key}|2^20\r\na=rtpmap:96 opus/48000/2\r\n"
+    write("sip", "encrypted", request("INVITE", 1, described, SDP + "RTP/SAVP 96 101" + KEYS + encrypted))
+    write("sip", "description", (SDP + "RTP/AVP 18 8\r\nm=video 4002 RTP/AVP 31\r\na=sendonly\r\n").encode())
+
+
 if __name__ == "__main__":
     rtp()
     checkpoint()
     sound()
     multipart()
+    sip()

@@ -9,7 +9,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=$1
 shift
-all=(sdp events chat multipart rtp checkpoint sound)
+all=(sdp events chat multipart sip rtp checkpoint sound)
 [ $# -gt 0 ] || set -- "${all[@]}"
 export PATH="$PWD/target/tools/cargo-fuzz/bin:$PATH"
 export RUSTFLAGS=-Awarnings

@@ -97,7 +97,8 @@ pub struct Admission {
 
 #[derive(Debug)]
 struct Counts {
-    by_key: HashMap<KeyId, u32>,
+    /// Calls of each key, and those without one.
+    by_key: HashMap<Option<KeyId>, u32>,
     by_address: NetworkCounts,
     rate: AddressRate,
 }
@@ -113,9 +114,7 @@ pub struct Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         let mut counts = self.admission.counts();
-        if let Some(key) = self.key {
-            release(counts.by_key.entry(key));
-        }
+        release(counts.by_key.entry(self.key));
         counts.by_address.remove(self.address);
     }
 }
@@ -147,18 +146,14 @@ impl Admission {
         self.check_rate(client.address, now)?;
         let mut counts = self.counts();
         let of_address = self.limits.calls_per_address;
-        if let Some(key) = client.key
-            && of_key.most > 0
-            && counts.by_key.get(&key).copied().unwrap_or_default().saturating_add(of_key.elsewhere) >= of_key.most
-        {
+        let of_same = counts.by_key.get(&client.key).copied().unwrap_or_default();
+        if of_key.most > 0 && of_same.saturating_add(of_key.elsewhere) >= of_key.most {
             return Err(AdmissionError::KeyLimit { limit: of_key.most });
         }
         if !counts.by_address.add(client.address, of_address) {
             return Err(AdmissionError::AddressLimit { limit: of_address });
         }
-        if let Some(key) = client.key {
-            *counts.by_key.entry(key).or_default() += 1;
-        }
+        *counts.by_key.entry(client.key).or_default() += 1;
         Ok(Permit { admission: self.clone(), key: client.key, address: client.address })
     }
 
@@ -184,6 +179,7 @@ mod tests {
     }
 
     const ONE: KeyCalls = KeyCalls { most: 1, elsewhere: 0 };
+    const ANY: KeyCalls = KeyCalls { most: 0, elsewhere: 0 };
 
     fn from(address: &str) -> ClientIdentity {
         ClientIdentity { address: address.parse().unwrap(), key: None }
@@ -193,23 +189,23 @@ mod tests {
     fn calls_are_limited_per_address() {
         let admission = Admission::new(limits(2, 0));
         let now = Instant::now();
-        let first = admission.admit(from("203.0.113.7"), ONE, now).unwrap();
-        let _second = admission.admit(from("::ffff:203.0.113.7"), ONE, now).unwrap();
-        let denied = admission.admit(from("203.0.113.7"), ONE, now).unwrap_err();
+        let first = admission.admit(from("203.0.113.7"), ANY, now).unwrap();
+        let _second = admission.admit(from("::ffff:203.0.113.7"), ANY, now).unwrap();
+        let denied = admission.admit(from("203.0.113.7"), ANY, now).unwrap_err();
         assert_eq!(denied, AdmissionError::AddressLimit { limit: 2 });
-        admission.admit(from("203.0.113.8"), ONE, now).unwrap();
+        admission.admit(from("203.0.113.8"), ANY, now).unwrap();
         drop(first);
-        admission.admit(from("203.0.113.7"), ONE, now).unwrap();
+        admission.admit(from("203.0.113.7"), ANY, now).unwrap();
     }
 
     #[test]
     fn ipv6_counts_by_64_and_loopback_not() {
         let admission = Admission::new(limits(1, 1));
         let now = Instant::now();
-        let _call = admission.admit(from("2001:db8:1:2::1"), ONE, now).unwrap();
-        assert!(admission.admit(from("2001:db8:1:2:ffff::9"), ONE, now).is_err());
-        admission.admit(from("2001:db8:2:3::1"), ONE, now).unwrap();
-        let own: Vec<_> = (0..50).map(|_| admission.admit(from("127.0.0.1"), ONE, now).unwrap()).collect();
+        let _call = admission.admit(from("2001:db8:1:2::1"), ANY, now).unwrap();
+        assert!(admission.admit(from("2001:db8:1:2:ffff::9"), ANY, now).is_err());
+        admission.admit(from("2001:db8:2:3::1"), ANY, now).unwrap();
+        let own: Vec<_> = (0..50).map(|_| admission.admit(from("127.0.0.1"), ANY, now).unwrap()).collect();
         assert_eq!(own.len(), 50);
     }
 
@@ -226,6 +222,10 @@ mod tests {
         admission.admit(key("the-second-of-two-keys", "203.0.113.7"), ONE, now).unwrap();
         drop(call);
         admission.admit(key("the-first-of-two-keys", "203.0.113.7"), ONE, now).unwrap();
+        // Calls without a key count together.
+        let without = admission.admit(from("203.0.113.9"), ONE, now).unwrap();
+        assert_eq!(admission.admit(from("127.0.0.1"), ONE, now).unwrap_err(), AdmissionError::KeyLimit { limit: 1 });
+        drop(without);
         assert!(admission.counts().by_key.is_empty());
         // Two of three are on other servers.
         let three = KeyCalls { most: 3, elsewhere: 2 };

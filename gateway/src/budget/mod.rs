@@ -25,6 +25,9 @@ use account::{KeyAccount, WaitingSound};
 /// Name of the account of requests without a key.
 pub const NO_KEY: &str = "none";
 
+/// Number of all calls without a key, beside those of keys, which are random.
+const WITHOUT_KEY: u64 = 0;
+
 /// Accounts of all API keys.
 #[derive(Debug)]
 pub struct KeyBudgets {
@@ -89,19 +92,22 @@ impl KeyBudgets {
         self.accounts().by_key.iter().map(|(key, account)| (*key, account.clone())).collect()
     }
 
-    /// Maximum number of one key's calls on a server with `slots` sessions; 0 for no limit. Unless it is set, half of the
-    /// sessions if there are several keys.
-    pub fn calls_per_key(&self, slots: usize) -> u32 {
+    /// Maximum number of a key's calls on a server with `slots` sessions; 0 for no limit. Unless it is set, half of the
+    /// sessions if there are several keys. Beside several, all calls without a key count as those of one more.
+    pub fn calls_of(&self, key: Option<KeyId>, slots: usize) -> u32 {
+        let has_several = self.accounts().keys > 1;
         match self.limits.calls_per_key {
-            0 if self.accounts().keys > 1 => u32::try_from(slots.div_ceil(2).max(1)).unwrap_or(u32::MAX),
+            _ if key.is_none() && !has_several => 0,
+            0 if has_several => u32::try_from(slots.div_ceil(2).max(1)).unwrap_or(u32::MAX),
             set => set,
         }
     }
 
-    /// Number of a key among several, for shares of the machine; `None` if there is one alone, or none.
+    /// Number of a key among several, for shares of the machine; `None` if there is one alone, or none. Telephone calls, which
+    /// have no key, have one number together.
     pub fn key_of_several(&self, key: Option<KeyId>) -> Option<u64> {
-        let several = self.accounts().keys > 1;
-        key.filter(|_| several).map(u64::from)
+        let has_several = self.accounts().keys > 1;
+        has_several.then(|| key.map_or(WITHOUT_KEY, u64::from))
     }
 
     fn accounts(&self) -> MutexGuard<'_, Accounts> {
@@ -132,13 +138,16 @@ pub(crate) mod tests {
 
     #[test]
     fn several_keys_have_half_of_the_sessions_each() {
-        let (keys, ..) = two();
+        let (keys, first, _) = two();
         let budgets = with_limits(LimitConfig::default(), &keys);
-        assert_eq!([64, 5, 1].map(|slots| budgets.calls_per_key(slots)), [32, 3, 1]);
+        assert_eq!([64, 5, 1].map(|slots| budgets.calls_of(first, slots)), [32, 3, 1]);
+        assert_eq!(budgets.calls_of(None, 64), 32, "telephones together are one more");
+        assert_ne!(budgets.key_of_several(None), budgets.key_of_several(first));
         budgets.set_keys(&KeySet::parse("the-first-of-two-keys").unwrap());
-        assert_eq!(budgets.calls_per_key(64), 0, "a single key may use all");
+        assert_eq!((budgets.calls_of(first, 64), budgets.calls_of(None, 64)), (0, 0), "a single key may use all");
+        assert_eq!(budgets.key_of_several(None), None);
         let set = with_limits(LimitConfig { calls_per_key: 50, ..LimitConfig::default() }, &keys);
-        assert_eq!(set.calls_per_key(64), 50);
+        assert_eq!(set.calls_of(first, 64), 50);
     }
 
     #[test]

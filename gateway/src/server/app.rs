@@ -165,8 +165,8 @@ impl AppState {
             None => (slots, 0),
         };
         #[cfg(not(feature = "cluster"))]
-        let (elsewhere, _) = (0, key);
-        KeyCalls { most: self.budgets.calls_per_key(slots), elsewhere }
+        let elsewhere = 0;
+        KeyCalls { most: self.budgets.calls_of(key, slots), elsewhere }
     }
 
     /// Counts input sound of an upload, or refuses it if the key has sent too much.

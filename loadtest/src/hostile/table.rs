@@ -31,7 +31,7 @@ const fn short(
 const PROCESSORS: &str = "all requests together take the processors from the engine";
 
 /// Rows of the whole run, one for each kind of attack, then all at once.
-pub const ALL: [HostileRow; 25] = [
+pub const ALL: [HostileRow; 26] = [
     row("empty-parts", &["empty-parts"], "an item is charged what its parts take in memory"),
     row("json-bombs", &["json-bombs"], "unknown fields take no memory, and large bodies are read one by one"),
     row("quadratic-parts", &["quadratic-parts"], "parts of text are joined in linear time, and not after a hang-up"),
@@ -52,6 +52,7 @@ pub const ALL: [HostileRow; 25] = [
     row("text-answers", &["text-answers"], "answers in text take turns with spoken ones"),
     row("schemas", &["schemas"], "forms of answers are read within bounds, apart from calls"),
     row("media-streams", &["media-streams"], "telephone calls of one peer begin and break without a trace"),
+    row("sip-flood", &["sip-flood"], "calls, probes, malformed messages and sound of one telephone delay nobody"),
     row("sdp-bombs", &["sdp-bombs"], "formats, attributes, candidates and sections of an offer are bounded"),
     row("offer-flood", &["offer-flood"], "offers that nobody connects end, and give their memory back"),
     row("rtp-flood", &["rtp-flood"], "datagrams of strangers are dropped before any work"),

@@ -1,5 +1,6 @@
 //! Run of the hostile trial: starts a server, asks questions alone, then while each row's attacks run.
 
+use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -61,6 +62,8 @@ pub struct HostileArguments {
 /// The attacked server, and the innocent callers' bench.
 struct AttackedServer {
     server: OwnServer,
+    /// Address of its calls over SIP.
+    sip: SocketAddr,
     bench: LoadRunner,
     process: ProcessMonitor,
 }
@@ -108,14 +111,17 @@ impl HostileArguments {
 
     async fn stage(&self, program: &std::path::Path) -> Result<AttackedServer> {
         let keys = KEYS.join(",");
-        let server =
-            OwnServer::start_with(program, &["--listen", "127.0.0.1:0"], &[("REPARTEE_API_KEYS", &keys)]).await?;
+        // The server prints no address of SIP. The port is free again, and taken at once.
+        let sip = UdpSocket::bind("127.0.0.1:0")?.local_addr()?;
+        let listen = format!("sip.listen={sip}");
+        let arguments = ["--listen", "127.0.0.1:0", "--set", &listen, "--set", "sip.peers=127.0.0.1/32"];
+        let server = OwnServer::start_with(program, &arguments, &[("REPARTEE_API_KEYS", &keys)]).await?;
         let arguments = TargetArguments { key: Some(KEYS[1].to_owned()), ..TargetArguments::default() };
         let target = Target::resolve(server.url(), &arguments).await?;
         let process = ProcessMonitor::new(server.pid()).context("the server has ended")?;
         let (questions, live) = (self.questions.clone(), ProgressDisplay::new(!self.quiet));
         let bench = LoadRunner { target, pid: None, questions, seed: 1, live };
-        Ok(AttackedServer { server, bench, process })
+        Ok(AttackedServer { server, sip, bench, process })
     }
 
     /// Measures the innocent callers for `lasts`, while these attacks run. With `later` it waits until no more memory than
@@ -127,7 +133,7 @@ impl HostileArguments {
         lasts: Duration,
         later: Option<u64>,
     ) -> Result<HostileResult> {
-        let AttackedServer { server, bench, process } = stage;
+        let AttackedServer { server, sip, bench, process } = stage;
         let scenario = |name| -> Result<Scenario> {
             let mut scenario = Scenario::for_command(name)?;
             scenario.duration_s = lasts.as_secs_f64();
@@ -137,11 +143,12 @@ impl HostileArguments {
         let before = process.memory().context("the server has ended")?;
         let (mut peak, mut health) = (before, watch::HealthLog::default());
         let address = bench.target.address().to_string();
+        let sip = sip.to_string();
         let seconds = lasts.as_secs_f64().to_string();
         let attacking = async {
             sleep(HEAD_START).await;
             let attackers =
-                attacks.iter().map(|name| attacker(name, &address, &seconds)).collect::<Result<Vec<Child>>>();
+                attacks.iter().map(|name| attacker(name, [&address, &sip], &seconds)).collect::<Result<Vec<Child>>>();
             sleep(lasts).await;
             attackers
         };
@@ -201,10 +208,14 @@ async fn given_back(process: &ProcessMonitor, most: u64, wait: Duration) -> Opti
 }
 
 /// Starts an attacker at the lowest priority; dropping it kills it.
-fn attacker(name: &str, address: &str, seconds: &str) -> Result<Child> {
+fn attacker(name: &str, [address, sip]: [&str; 2], seconds: &str) -> Result<Child> {
     let own = std::env::current_exe()?;
     let mut command = Command::new("nice");
-    command.args(["-n", "19"]).arg(own).args(["attack", name, "--address", address, "--seconds", seconds]);
+    command
+        .args(["-n", "19"])
+        .arg(own)
+        .args(["attack", name, "--address", address, "--sip", sip])
+        .args(["--seconds", seconds]);
     command.env("REPARTEE_KEY", KEYS[0]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.kill_on_drop(true).spawn().with_context(|| format!("the attacker {name}"))
 }

@@ -7,6 +7,7 @@
 //! | [`EVENTS`] | client events, one a line | the parser and a realtime session |
 //! | [`CHAT`] | the body of a chat completion, and of a speech request | their HTTP handlers' parsers |
 //! | [`MULTIPART`] | a content type in the first line, then the body | the parsers of calls and of voices |
+//! | [`SIP`] | datagrams of telephones | the user agent of calls over SIP, and the reader of their session descriptions |
 //! | [`RTP`] | datagrams with their times | RTP header, RED, jitter buffer, Opus decoder |
 //! | [`CHECKPOINT`] | a weight file | the readers of all forms |
 //! | [`SOUND`] | a sound file | the decoders of recordings |
@@ -22,6 +23,7 @@ mod events;
 mod rtp;
 mod sdp;
 pub mod seeds;
+mod sip;
 mod sound;
 
 pub use bounds::{Bounds, Target};
@@ -56,6 +58,13 @@ pub static MULTIPART: Target = Target {
     bounds: Bounds { bytes: 64 * KIB, bytes_per_byte: 16, ms: 100, us_per_byte: 4 },
 };
 
+/// Datagrams of telephones over SIP, and their session descriptions.
+pub static SIP: Target = Target {
+    name: "sip",
+    run: sip::run,
+    bounds: Bounds { bytes: 256 * KIB, bytes_per_byte: 64, ms: 200, us_per_byte: 20 },
+};
+
 /// RTP datagrams of one call. A packet of two bytes may be 120 ms of sound.
 pub static RTP: Target = Target {
     name: "rtp",
@@ -78,4 +87,4 @@ pub static SOUND: Target = Target {
 };
 
 /// Every target, in the order in which `make fuzz` runs them.
-pub static TARGETS: [&Target; 7] = [&SDP, &EVENTS, &CHAT, &MULTIPART, &RTP, &CHECKPOINT, &SOUND];
+pub static TARGETS: [&Target; 8] = [&SDP, &EVENTS, &CHAT, &MULTIPART, &SIP, &RTP, &CHECKPOINT, &SOUND];

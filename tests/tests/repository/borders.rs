@@ -62,6 +62,7 @@ const MAY_NEED: &[(&str, &[&str])] = &[
             "repartee-protocol",
             "repartee-realtime",
             "repartee-sdp",
+            "repartee-sip",
             "repartee-testkit",
         ],
     ),

@@ -3,11 +3,12 @@
 //! | file | what it does |
 //! |---|---|
 //! | `victim` | the attacked server: connections, requests, websocket frames |
-//! | `http`, `websocket`, `engine`, `webrtc`, `forms`, `telephone` | attacks of each kind |
+//! | `http`, `websocket`, `engine`, `webrtc`, `forms`, `telephone`, `sip` | attacks of each kind |
 
 mod engine;
 mod forms;
 mod http;
+mod sip;
 mod telephone;
 mod victim;
 mod webrtc;
@@ -25,7 +26,7 @@ use victim::Victim;
 type Attack = fn(&Victim) -> Result<()>;
 
 /// Attacks by name.
-static ATTACKS: [(&str, Attack); 23] = [
+static ATTACKS: [(&str, Attack); 24] = [
     ("empty-parts", websocket::empty_parts),
     ("json-bombs", http::json_bombs),
     ("quadratic-parts", http::quadratic_parts),
@@ -46,6 +47,7 @@ static ATTACKS: [(&str, Attack); 23] = [
     ("text-answers", engine::text_answers),
     ("schemas", forms::schemas),
     ("media-streams", telephone::media_streams),
+    ("sip-flood", sip::sip_flood),
     ("sdp-bombs", webrtc::sdp_bombs),
     ("offer-flood", webrtc::offer_flood),
     ("wrong-keys", http::wrong_keys),
@@ -62,6 +64,9 @@ pub struct AttackArguments {
     /// Address of the server, on this machine
     #[arg(long)]
     address: SocketAddr,
+    /// Address of its calls over SIP, on this machine
+    #[arg(long)]
+    sip: Option<SocketAddr>,
     /// Duration, in seconds
     #[arg(long)]
     seconds: f64,
@@ -76,12 +81,14 @@ impl AttackArguments {
     /// # Errors
     /// The attack is unknown, or cannot begin.
     pub fn run(&self) -> Result<()> {
-        anyhow::ensure!(self.address.ip().is_loopback(), "{}: only this machine is attacked", self.address);
+        for address in self.sip.iter().chain([&self.address]) {
+            anyhow::ensure!(address.ip().is_loopback(), "{address}: only this machine is attacked");
+        }
         let mut all = ATTACKS.iter().chain([&FLOOD]);
         let (_, attack) =
             all.find(|(name, _)| *name == self.name).with_context(|| format!("no attack {}", self.name))?;
         let until = Instant::now() + Duration::from_secs_f64(self.seconds.clamp(0.0, 600.0));
-        attack(&Victim { address: self.address, key: self.key.clone(), until })
+        attack(&Victim { address: self.address, sip: self.sip, key: self.key.clone(), until })
     }
 }
 

@@ -27,6 +27,8 @@ pub const PING: u8 = 9;
 pub struct Victim {
     /// Address of the server.
     pub address: SocketAddr,
+    /// Address of its calls over SIP; `None` if it takes none.
+    pub sip: Option<SocketAddr>,
     /// Key of the attacker.
     pub key: String,
     /// End of the attack.
