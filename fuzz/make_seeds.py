@@ -194,6 +194,21 @@ def sip() -> None:
     challenge = 'WWW-Authenticate: Digest realm="pbx", nonce="n1", algorithm=MD5, qop="auth", opaque="x"\r\n'
     registered = message("SIP/2.0 200 OK", "2 REGISTER", "Expires: 60\r\n")
     write("sip", "registered", b"\0".join([message("SIP/2.0 401 So", "1 REGISTER", challenge), registered]))
+    challenge = challenge.replace("WWW-", "Proxy-")
+    out = [
+        message(first, number, headers, body, ";tag=b9")
+        .replace(b"@BRANCH@", b"@INVITE@")
+        .replace(b"Call-ID: one", b"Call-ID: @CALL@")
+        for first, number, headers, body in (
+            ("SIP/2.0 100 Trying", "1 INVITE", "", ""),
+            ("SIP/2.0 407 So", "1 INVITE", challenge, ""),
+            ("SIP/2.0 183 So", "2 INVITE", described, offer),
+            ("SIP/2.0 200 OK", "2 INVITE", described, offer),
+            ("SIP/2.0 200 OK", "2 INVITE", described, offer),
+        )
+    ]
+    write("sip", "called", b"\0".join(out))
+    write("sip", "called-busy", b"\0".join([out[0], out[0].replace(b"100 Trying", b"486 Busy Here")]))
     routes = "Record-Route: <sip:a;lr>, <sip:b;lr>\r\nVia: SIP/2.0/UDP c;branch=d, SIP/2.0/UDP e\r\n"
     write(
         "sip", "on-the-way", b"\0".join([request("INVITE", 1, routes + described, offer), request("BYE", 2, tag=ours)])

@@ -93,6 +93,8 @@ pub struct RequestMetrics {
     /// Number of refused requests by `reason`: `full`, `overload`, `key`, `address`, `rate`, `budget`, `bytes`,
     /// `unauthorized`, `wrong_keys`, `not_local`, `draining`, `starting` or `connections`.
     pub refused: IntCounterVec,
+    /// Number of calls that the server made, by `result`: `answered`, `busy`, `unanswered` or `failed`.
+    pub calls_out: IntCounterVec,
     /// End of the TLS certificate's time, in seconds since 1970; 0 without TLS.
     pub certificate_expiry: IntGauge,
     /// Metrics of requests to the language model's server of a cascade.
@@ -107,9 +109,11 @@ impl RequestMetrics {
     /// Creates them with a value of 0.
     pub fn new() -> Result<Self, prometheus::Error> {
         let refused = Opts::new("repartee_refused_total", "Requests for calls that were refused");
+        let calls_out = Opts::new("repartee_calls_out_total", "Calls that the server made");
         Ok(Self {
             connections: IntGauge::new("repartee_connections", "Open connections without websockets")?,
             refused: IntCounterVec::new(refused, &["reason"])?,
+            calls_out: IntCounterVec::new(calls_out, &["result"])?,
             certificate_expiry: IntGauge::new(
                 "repartee_certificate_expiry_seconds",
                 "End of the TLS certificate's time in seconds since 1970; 0 without TLS",
@@ -217,6 +221,7 @@ impl Metrics {
         metrics.registry.register(Box::new(metrics.underruns.clone()))?;
         metrics.registry.register(Box::new(metrics.transcribed.clone()))?;
         metrics.registry.register(Box::new(metrics.requests.refused.clone()))?;
+        metrics.registry.register(Box::new(metrics.requests.calls_out.clone()))?;
         metrics.registry.register(Box::new(metrics.requests.certificate_expiry.clone()))?;
         metrics.registry.register(Box::new(metrics.requests.connections.clone()))?;
         metrics.requests.thinker.register(&metrics.registry)?;
@@ -260,6 +265,9 @@ impl Metrics {
             "connections",
         ] {
             self.requests.refused.with_label_values(&[reason]);
+        }
+        for result in ["answered", "busy", "unanswered", "failed"] {
+            self.requests.calls_out.with_label_values(&[result]);
         }
         for transport in ["webrtc", "websocket", "telephone", "sip"] {
             self.calls.with_label_values(&[transport, "hangup"]);

@@ -78,6 +78,8 @@ pub enum ErrorKind {
     ConnectionLimit,
     /// Unknown call id.
     CallUnknown,
+    /// Call of the server that nobody answered.
+    CallNotAnswered,
     /// The node that owns the call does not answer.
     CallNodeUnreachable,
     /// SDP offer that cannot be answered.
@@ -156,6 +158,7 @@ impl ErrorKind {
             Self::SessionLimit => "session_limit_reached",
             Self::ConnectionLimit => "connection_limit_reached",
             Self::CallUnknown => "call_not_found",
+            Self::CallNotAnswered => "call_not_answered",
             Self::CallNodeUnreachable => "call_node_unreachable",
             Self::InvalidOffer => "invalid_offer",
             Self::OriginNotAllowed => "origin_not_allowed",

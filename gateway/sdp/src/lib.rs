@@ -20,6 +20,7 @@
 //! | `offer` | [`Offer`]: the decisions, and the offer for the library |
 //! | `answer` | the answer for the caller |
 //! | [`phone`], `phone_crypto` | offers of telephones, without ICE and DTLS, and their answers; their keys of SRTP |
+//! | `phone_offer` | our own offer of a telephone call |
 
 mod answer;
 mod audio;
@@ -30,6 +31,7 @@ mod fingerprint;
 mod offer;
 pub mod phone;
 mod phone_crypto;
+mod phone_offer;
 mod transport;
 
 pub use answer::LocalTransport;
@@ -39,4 +41,5 @@ pub use description::{MAX_ATTRIBUTES, MAX_BYTES, MAX_CANDIDATES, MAX_FORMATS, MA
 pub use error::{OfferError, OfferFault};
 pub use fingerprint::{Fingerprints, HashFunction};
 pub use offer::Offer;
+pub use phone_offer::phone_offer;
 pub use transport::{IceCredentials, OfferedTransport};

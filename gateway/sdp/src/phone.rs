@@ -190,7 +190,7 @@ fn read_address(value: &str) -> Option<IpAddr> {
 }
 
 /// Writes the value of a line `c=`.
-fn address_line(address: IpAddr) -> String {
+pub(crate) fn address_line(address: IpAddr) -> String {
     format!("IN IP{} {address}", if address.is_ipv4() { 4 } else { 6 })
 }
 

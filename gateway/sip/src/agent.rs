@@ -9,6 +9,7 @@ use bytes::Bytes;
 use ipnet::IpNet;
 
 use crate::call::{Call, CallKey, MAX_OPEN, OpenRequest, Phase, RequestKind};
+use crate::dial::{Dial, TrunkSettings};
 use crate::event::{EndReason, SipEvent, SipOutput};
 use crate::message::{FirstLine, Message};
 use crate::registration::{RegistrarSettings, Registration, RegistrationNews};
@@ -29,6 +30,8 @@ pub struct AgentSettings {
     pub secret: u128,
     /// Exchange to register at; `None` for none.
     pub registrar: Option<RegistrarSettings>,
+    /// Trunk of calls out; `None` for none.
+    pub trunk: Option<TrunkSettings>,
 }
 
 /// Numbers of datagrams and requests since the start.
@@ -52,6 +55,8 @@ pub struct UnknownCall;
 pub struct UserAgent {
     pub(crate) settings: AgentSettings,
     pub(crate) calls: HashMap<CallKey, Call>,
+    /// Calls out that are not answered.
+    pub(crate) dials: HashMap<CallKey, Dial>,
     /// Calls by `Call-ID` and the other side's tag.
     pub(crate) by_dialog: HashMap<(String, String), CallKey>,
     output: VecDeque<SipOutput>,
@@ -68,6 +73,7 @@ impl UserAgent {
         let mut agent = Self {
             settings,
             calls: HashMap::new(),
+            dials: HashMap::new(),
             by_dialog: HashMap::new(),
             output: VecDeque::new(),
             next: None,
@@ -108,14 +114,14 @@ impl UserAgent {
     pub fn accept(&mut self, key: CallKey, sound: LocalSound, now: Instant) -> Result<CallMedia, UnknownCall> {
         let headers = vec![self.contact(), ("Allow", ALLOW.to_owned())];
         let call = self.calls.get_mut(&key).filter(|call| call.phase == Phase::Ringing).ok_or(UnknownCall)?;
+        let invite = call.invite.as_mut().ok_or(UnknownCall)?;
         call.phase = Phase::Accepted;
         call.sound = Some(sound);
         let description = call.offer.answer(call.description, sound.address, sound.key);
         let parts = Reply { tag: Some(&call.dialog.tag), headers, description: Some(&description) };
-        call.invite.response = reply(&call.invite.request, call.invite.from, 200, &parts);
-        call.invite.resend = Some(Resend::new(now));
-        let (media, to, response) =
-            (CallMedia::of(&call.offer, sound.key), call.invite.to, call.invite.response.clone());
+        invite.response = reply(&invite.request, invite.from, 200, &parts);
+        invite.resend = Some(Resend::new(now));
+        let (media, to, response) = (CallMedia::of(&call.offer, sound.key), invite.to, invite.response.clone());
         self.send(to, response);
         self.note_timers();
         Ok(media)
@@ -144,7 +150,8 @@ impl UserAgent {
                 }
             }
             Some(Phase::Confirmed) => self.say_bye(key, now),
-            Some(Phase::Refused | Phase::Over) | None => {}
+            Some(Phase::Refused | Phase::Over) => {}
+            None => self.cancel(key, now),
         }
         self.note_timers();
     }
@@ -204,10 +211,11 @@ impl UserAgent {
                 self.evict(key);
             }
         }
+        self.advance_dials(now);
         self.note_timers();
     }
 
-    /// Number of calls that are not over.
+    /// Number of calls that are not over, without those out that nobody has answered.
     pub fn active(&self) -> usize {
         self.calls.values().filter(|call| !matches!(call.phase, Phase::Over | Phase::Refused)).count()
     }
@@ -225,10 +233,13 @@ impl UserAgent {
         {
             return self.after_registration(bytes, news);
         }
+        if self.on_dial_response(status, message, from, now) {
+            return;
+        }
         let branch = message.branch();
         let is_open = |call: &Call| call.open.iter().position(|request| request.branch == branch);
         let found = self.calls.iter().find_map(|(key, call)| is_open(call).map(|place| (*key, place)));
-        let Some((key, place)) = found.filter(|_| self.is_peer(from)) else { return };
+        let Some((key, place)) = found.filter(|_| self.is_peer(from) || self.is_trunk(from)) else { return };
         // A provisional response says only that the other side is there.
         if status < 200 {
             return;
@@ -254,11 +265,12 @@ impl UserAgent {
     /// Sends the final refusal of a call that rings.
     pub(crate) fn refuse(&mut self, key: CallKey, refusal: &Refusal, now: Instant) {
         let Some(call) = self.calls.get_mut(&key) else { return };
+        let Some(invite) = &mut call.invite else { return };
         call.phase = Phase::Refused;
         let parts = Reply { tag: Some(&call.dialog.tag), headers: refusal.headers(), description: None };
-        call.invite.response = reply(&call.invite.request, call.invite.from, refusal.status, &parts);
-        call.invite.resend = Some(Resend::new(now));
-        let (to, response) = (call.invite.to, call.invite.response.clone());
+        invite.response = reply(&invite.request, invite.from, refusal.status, &parts);
+        invite.resend = Some(Resend::new(now));
+        let (to, response) = (invite.to, invite.response.clone());
         self.send(to, response);
     }
 
@@ -335,7 +347,7 @@ impl UserAgent {
     }
 
     /// Draws the branch of a request of ours.
-    fn branch(&mut self) -> String {
+    pub(crate) fn branch(&mut self) -> String {
         format!("z9hG4bK{}", self.draw())
     }
 
@@ -356,8 +368,9 @@ impl UserAgent {
     }
 
     /// Notes the next time of a timer.
-    fn note_timers(&mut self) {
+    pub(crate) fn note_timers(&mut self) {
         let registration = self.registration.as_ref().map(Registration::deadline);
-        self.next = self.calls.values().filter_map(Call::due).chain(registration).min();
+        let dials = self.dials.values().map(Dial::due);
+        self.next = self.calls.values().filter_map(Call::due).chain(dials).chain(registration).min();
     }
 }

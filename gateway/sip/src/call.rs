@@ -66,7 +66,10 @@ pub(crate) enum RequestKind {
 pub(crate) struct Call {
     pub phase: Phase,
     pub dialog: Dialog,
-    pub invite: InviteReply,
+    /// Request of the other side that we answered last; `None` for a call of ours that it has not changed.
+    pub invite: Option<InviteReply>,
+    /// Branch of our request of a call out, with the confirmation of its answer.
+    pub confirmation: Option<(String, Bytes)>,
     pub offer: PhoneOffer,
     /// Our side of the sound, once the call is accepted.
     pub sound: Option<LocalSound>,
@@ -93,30 +96,50 @@ pub(crate) struct Step {
 }
 
 impl Call {
+    /// Sends our last response no more: the other side has it.
+    pub fn acknowledged(&mut self) {
+        if let Some(invite) = &mut self.invite {
+            invite.resend = None;
+        }
+    }
+
+    /// True if the other side has our last response.
+    pub fn is_confirmed(&self) -> bool {
+        self.phase == Phase::Confirmed && self.invite.as_ref().is_none_or(|invite| invite.resend.is_none())
+    }
+
+    /// Request of the other side that we answered last.
+    pub fn asked(&self) -> Option<&Message> {
+        self.invite.as_ref().map(|invite| &invite.request)
+    }
+
     /// Ends the call at `now`.
     pub fn finish(&mut self, now: Instant) {
         self.phase = Phase::Over;
-        self.invite.resend = None;
+        self.acknowledged();
         self.evict_at.get_or_insert(now + GIVE_UP);
     }
 
     /// Next time of [`Self::step`].
     pub fn due(&self) -> Option<Instant> {
         let open = self.open.iter().map(|request| request.resend.at());
-        open.chain(self.invite.resend.map(|resend| resend.at())).chain(self.evict_at).min()
+        let resend = self.invite.as_ref().and_then(|invite| invite.resend);
+        open.chain(resend.map(|resend| resend.at())).chain(self.evict_at).min()
     }
 
     /// Advances the timers to `now`.
     pub fn step(&mut self, now: Instant) -> Step {
         let mut step = Step { is_done: self.evict_at.is_some_and(|time| time <= now), ..Step::default() };
-        match self.invite.resend.as_mut().map(|resend| resend.step(now)) {
-            Some(Due::Again) => step.again.push((self.invite.to, self.invite.response.clone())),
-            Some(Due::GiveUp) => {
-                self.invite.resend = None;
-                step.unconfirmed = self.phase == Phase::Accepted;
-                step.is_done |= self.phase == Phase::Refused;
+        if let Some(invite) = &mut self.invite {
+            match invite.resend.as_mut().map(|resend| resend.step(now)) {
+                Some(Due::Again) => step.again.push((invite.to, invite.response.clone())),
+                Some(Due::GiveUp) => {
+                    invite.resend = None;
+                    step.unconfirmed = self.phase == Phase::Accepted;
+                    step.is_done |= self.phase == Phase::Refused;
+                }
+                Some(Due::Wait) | None => {}
             }
-            Some(Due::Wait) | None => {}
         }
         let hop = self.dialog.hop;
         self.open.retain_mut(|request| match request.resend.step(now) {

@@ -46,6 +46,37 @@ impl Dialog {
         })
     }
 
+    /// Begins the dialog of a call out that `answer` answers.
+    pub fn of_answer(answer: &Message, hop: SocketAddr) -> Self {
+        let to = &answer.to.text;
+        let target = answer.contact().map(|contact| format!("{contact:?}"));
+        Self {
+            call_id: answer.call_id.clone(),
+            tag: answer.from.tag.clone().unwrap_or_default(),
+            local: answer.from.text.clone(),
+            remote: to.clone(),
+            target: target.unwrap_or_else(|| {
+                to.split_once('<').map_or(&**to, |(_, uri)| uri).split('>').next().unwrap_or_default().to_owned()
+            }),
+            routes: reversed(answer.routes().unwrap_or_default()),
+            hop,
+            sequence: answer.sequence.cseq,
+            remote_sequence: 0,
+        }
+    }
+
+    /// True for a message of this dialog's other side.
+    pub fn is_with(&self, message: &Message) -> bool {
+        self.remote == message.to.text
+    }
+
+    /// Writes the confirmation of the answer to a call out, from our address `local`.
+    pub fn acknowledge(&mut self, branch: &str, local: SocketAddr) -> Bytes {
+        // It has the number of the request.
+        self.sequence = self.sequence.saturating_sub(1);
+        self.request("ACK", branch, local, &[])
+    }
+
     /// Takes over the other side's agent from a request or response that refreshes it.
     pub fn refresh(&mut self, message: &Message) {
         if let Some(contact) = message.contact() {
@@ -74,4 +105,27 @@ impl Dialog {
         write_end(&mut text, headers, None);
         text.into()
     }
+}
+
+/// Routes of an answer, in the order of our requests: the last one first (RFC 3261, 12.1.2).
+fn reversed(lines: Vec<String>) -> Vec<String> {
+    let mut routes = Vec::new();
+    for line in lines {
+        let (mut route, mut is_within) = (String::new(), false);
+        for letter in line.chars() {
+            match letter {
+                '<' => is_within = true,
+                '>' => is_within = false,
+                _ => {}
+            }
+            if letter == ',' && !is_within {
+                routes.push(std::mem::take(&mut route));
+            } else {
+                route.push(letter);
+            }
+        }
+        routes.push(route);
+    }
+    routes.reverse();
+    routes.iter().map(|route| route.trim().to_owned()).collect()
 }

@@ -2,8 +2,23 @@
 
 use std::fmt::Write as _;
 
+use ezk_sip_types::Name;
 use ezk_sip_types::header::typed::{Algorithm, AlgorithmValue, AuthChallenge, DigestChallenge, QopOption};
 use md5::{Digest as _, Md5};
+
+use crate::message::Message;
+
+/// Reads the challenge of a response with status 401 or 407, and names the header of its answer.
+pub(crate) fn challenge(status: u16, response: &Message) -> Option<(&'static str, AuthChallenge)> {
+    let (challenge, header) = if status == 401 {
+        (Name::WWW_AUTHENTICATE, "Authorization")
+    } else {
+        (Name::PROXY_AUTHENTICATE, "Proxy-Authorization")
+    };
+    // The parser divides an algorithm's name by bytes.
+    response.raw(&challenge).next().filter(|text| text.is_ascii())?;
+    Some((header, response.headers.get::<AuthChallenge>(challenge).ok()?))
+}
 
 /// Credentials for one request.
 pub(crate) struct DigestRequest<'a> {

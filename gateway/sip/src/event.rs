@@ -37,6 +37,12 @@ pub enum EndReason {
 pub enum SipEvent {
     /// A call waits to be accepted or rejected.
     Incoming(Box<Invitation>),
+    /// The other side of a call out rings.
+    Ringing,
+    /// The other side has answered a call out: the sound that both sides agreed on.
+    Answered(CallMedia),
+    /// A call out was not answered: the other side's status, 408 if it took too long, 488 if its sound is not served.
+    Failed(u16),
     /// The other side has confirmed the accepted call.
     Confirmed,
     /// The sound has changed.

@@ -22,7 +22,9 @@ impl UserAgent {
         if *method == Method::ACK {
             return self.on_ack(&request, from, now);
         }
-        if !self.is_peer(from) {
+        // A call out has its end and its changes from the trunk.
+        let is_within_ours = request.to.tag.is_some() && self.is_trunk(from);
+        if !self.is_peer(from) && !is_within_ours {
             self.counts.forbidden += 1;
             let reason = "this address is not among those that may call (sip.peers)";
             return self.refuse_at_door(&request, from, &Refusal::new(403, reason));
@@ -31,7 +33,7 @@ impl UserAgent {
             return self.on_request_within(method, request, from, now);
         }
         match *method {
-            Method::INVITE => self.on_invite(request, from, now),
+            Method::INVITE => self.on_invite(request, from),
             Method::CANCEL => self.on_cancel(&request, from, now),
             Method::OPTIONS => {
                 let headers =
@@ -68,15 +70,17 @@ impl UserAgent {
         self.answer(request, from, 405, vec![("Allow", ALLOW.to_owned())], None);
     }
 
-    fn on_invite(&mut self, request: Message, from: SocketAddr, now: Instant) {
+    fn on_invite(&mut self, request: Message, from: SocketAddr) {
         let Some(remote_tag) = request.from.tag.clone() else {
             return self.refuse_at_door(&request, from, &Refusal::new(400, "From has no tag"));
         };
         let id = (request.call_id.clone(), remote_tag);
         if let Some(call) = self.by_dialog.get(&id).and_then(|key| self.calls.get(key)) {
-            let before = &call.invite.request;
-            if before.sequence == request.sequence && before.branch() == request.branch() {
-                let (to, response) = (call.invite.to, call.invite.response.clone());
+            let is_again = |before: &&InviteReply| {
+                before.request.sequence == request.sequence && before.request.branch() == request.branch()
+            };
+            if let Some(InviteReply { to, response, .. }) = call.invite.as_ref().filter(is_again) {
+                let (to, response) = (*to, response.clone());
                 return self.send(to, response);
             }
             return self.refuse_at_door(
@@ -115,11 +119,12 @@ impl UserAgent {
             is_encrypted: offer.crypto.is_some(),
             headers: request.headers().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
         };
-        let invite = InviteReply { request, from, to, response: response.clone(), resend: None };
+        let invite = Some(InviteReply { request, from, to, response: response.clone(), resend: None });
         let call = Call {
             phase: Phase::Ringing,
             dialog,
             invite,
+            confirmation: None,
             offer,
             sound: None,
             description: (key.0 >> 1, 1),
@@ -131,7 +136,6 @@ impl UserAgent {
         self.by_dialog.insert(id, key);
         self.send(to, response);
         self.event(key, SipEvent::Incoming(Box::new(invitation)));
-        let _ = now;
     }
 
     /// Reads a request for a call, or says why there will be none.
@@ -155,7 +159,7 @@ impl UserAgent {
     }
 
     /// Makes room for a call; false if all are needed.
-    fn make_room(&mut self) -> bool {
+    pub(crate) fn make_room(&mut self) -> bool {
         if self.calls.len() < self.settings.calls {
             return true;
         }
@@ -170,7 +174,7 @@ impl UserAgent {
     fn on_cancel(&mut self, request: &Message, from: SocketAddr, now: Instant) {
         let id = (request.call_id.clone(), request.from.tag.clone().unwrap_or_default());
         let found = self.by_dialog.get(&id).copied();
-        let is_same = |call: &&Call| call.invite.request.sequence.cseq == request.sequence.cseq;
+        let is_same = |call: &&Call| call.asked().is_some_and(|asked| asked.sequence.cseq == request.sequence.cseq);
         let Some(key) = found.filter(|key| self.calls.get(key).filter(is_same).is_some()) else {
             return self.refuse_at_door(request, from, &Refusal::new(481, ""));
         };
@@ -185,28 +189,30 @@ impl UserAgent {
     /// Takes the confirmation of a final response.
     fn on_ack(&mut self, request: &Message, from: SocketAddr, now: Instant) {
         let id = (request.call_id.clone(), request.from.tag.clone().unwrap_or_default());
-        let Some(key) = self.by_dialog.get(&id).copied().filter(|_| self.is_peer(from)) else { return };
+        let Some(key) = self.by_dialog.get(&id).copied().filter(|_| self.is_peer(from) || self.is_trunk(from)) else {
+            return;
+        };
         let Some(call) = self.calls.get_mut(&key) else { return };
-        if call.invite.request.sequence.cseq != request.sequence.cseq {
+        if call.asked().is_none_or(|asked| asked.sequence.cseq != request.sequence.cseq) {
             return;
         }
         match call.phase {
             Phase::Accepted => {
                 call.phase = Phase::Confirmed;
-                call.invite.resend = None;
+                call.acknowledged();
                 let hang_up = call.hang_up;
                 self.event(key, SipEvent::Confirmed);
                 if hang_up {
                     self.say_bye(key, now);
                 }
             }
-            Phase::Confirmed => call.invite.resend = None,
+            Phase::Confirmed => call.acknowledged(),
             Phase::Refused => call.finish(now),
             Phase::Ringing | Phase::Over => {}
         }
     }
 
-    fn draw_number(&mut self) -> u64 {
+    pub(crate) fn draw_number(&mut self) -> u64 {
         let text = self.draw();
         // The text has sixteen hexadecimal digits and more.
         u64::from_str_radix(&text[..16], 16).unwrap_or_default()

@@ -16,6 +16,7 @@
 //! | `agent` | [`UserAgent`]: all calls, their commands and timers |
 //! | `incoming` | requests that begin, cancel or probe |
 //! | `within` | requests within a call |
+//! | `outgoing`, `dial` | calls out, until they are answered |
 //! | `registration`, `digest` | registration at an exchange, and its credentials |
 //! | `event` | [`SipEvent`], [`SipOutput`] |
 //! | `sound` | [`CallMedia`]: what both sides agreed on |
@@ -23,12 +24,14 @@
 mod agent;
 mod bounds;
 mod call;
+mod dial;
 mod dialog;
 mod digest;
 mod error;
 mod event;
 mod incoming;
 mod message;
+mod outgoing;
 mod registration;
 mod reply;
 mod resend;
@@ -38,6 +41,7 @@ mod within;
 pub use agent::{AgentCounts, AgentSettings, UnknownCall, UserAgent};
 pub use bounds::{MAX_BYTES, MAX_LINES};
 pub use call::CallKey;
+pub use dial::{DialError, TrunkSettings};
 pub use error::MessageError;
 pub use event::{EndReason, Invitation, SipEvent, SipOutput};
 pub use message::Message;

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use ezk_sip_types::Name;
-use ezk_sip_types::header::typed::{AuthChallenge, MinExpires};
+use ezk_sip_types::header::typed::MinExpires;
 
-use crate::digest::DigestRequest;
+use crate::digest::{DigestRequest, challenge};
 use crate::message::Message;
 use crate::reply::write_end;
 use crate::resend::{Due, Resend};
@@ -143,14 +143,7 @@ impl Registration {
     }
 
     fn credentials(&self, status: u16, response: &Message, cnonce: &str) -> Option<(&'static str, String)> {
-        let (challenge, header) = if status == 401 {
-            (Name::WWW_AUTHENTICATE, "Authorization")
-        } else {
-            (Name::PROXY_AUTHENTICATE, "Proxy-Authorization")
-        };
-        // The parser divides an algorithm's name by bytes.
-        response.raw(&challenge).next().filter(|text| text.is_ascii())?;
-        let challenge = response.headers.get::<AuthChallenge>(challenge).ok()?;
+        let (header, challenge) = challenge(status, response)?;
         let RegistrarSettings { domain, user, password, .. } = &self.settings;
         let request = DigestRequest { user, password, method: "REGISTER", uri: &format!("sip:{domain}"), cnonce };
         Some((header, request.answer(&challenge)?))

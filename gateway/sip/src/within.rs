@@ -26,13 +26,15 @@ impl UserAgent {
         if request.sequence.cseq < call.dialog.remote_sequence {
             return self.refuse_at_door(&request, from, &Refusal::new(500, "an older request of the call"));
         }
-        let is_again = call.invite.request.sequence == request.sequence;
+        let is_again = call.asked().is_some_and(|asked| asked.sequence == request.sequence);
         if let Some(call) = self.calls.get_mut(&key) {
             call.dialog.remote_sequence = request.sequence.cseq;
         }
         match *method {
             Method::INVITE if is_again => {
-                if let Some(InviteReply { to, response, .. }) = self.calls.get(&key).map(|call| &call.invite) {
+                if let Some(InviteReply { to, response, .. }) =
+                    self.calls.get(&key).and_then(|call| call.invite.as_ref())
+                {
                     let (to, response) = (*to, response.clone());
                     self.send(to, response);
                 }
@@ -70,7 +72,7 @@ impl UserAgent {
     fn on_new_offer(&mut self, key: CallKey, request: Message, from: SocketAddr, now: Instant) {
         let contact = self.contact();
         let Some(call) = self.calls.get_mut(&key) else { return };
-        let Some(sound) = call.sound.filter(|_| call.phase == Phase::Confirmed && call.invite.resend.is_none()) else {
+        let Some(sound) = call.sound.filter(|_| call.is_confirmed()) else {
             let refusal = Refusal::new(491, "").retry_after(Some(Duration::from_secs(1)));
             return self.refuse_at_door(&request, from, &refusal);
         };
@@ -88,7 +90,7 @@ impl UserAgent {
         let parts = Reply { tag: None, headers, description: Some(&description) };
         let (to, response) = (reply_address(&request, from), reply(&request, from, 200, &parts));
         let resend = Some(Resend::new(now));
-        call.invite = InviteReply { request, from, to, response: response.clone(), resend };
+        call.invite = Some(InviteReply { request, from, to, response: response.clone(), resend });
         let changed = CallMedia::of(&offer, sound.key) != CallMedia::of(&call.offer, sound.key);
         call.offer = offer;
         let media = CallMedia::of(&call.offer, sound.key);

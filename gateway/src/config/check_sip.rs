@@ -21,12 +21,25 @@ impl SipConfig {
         if self.webhook_secret.is_some() && self.webhook.is_none() {
             return refuse("sip.webhook_secret", "there is no sip.webhook to sign for");
         }
-        if self.registrar.is_some() != self.user.is_some() {
-            return refuse("sip.user", "set both registrar and user, or neither");
+        let (has_user, is_asked) = (self.user.is_some(), self.registrar.is_some() || self.trunk.is_some());
+        if (self.registrar.is_some() && !has_user) || (has_user && !is_asked) {
+            return refuse("sip.user", "set registrar or trunk with it; a registrar wants a user");
+        }
+        if self.ring.is_zero() {
+            return refuse("sip.ring_s", "has to be more than 0 seconds");
+        }
+        let is_digit = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'*' | b'#');
+        let is_number =
+            |text: &String| !text.is_empty() && text.strip_prefix('+').unwrap_or(text).bytes().all(is_digit);
+        if !self.destinations.iter().all(is_number) {
+            return refuse(
+                "sip.destinations",
+                "write beginnings of numbers, such as \"+4930\"; \"+\" is every country's",
+            );
         }
         let is_plain = |text: &String| text.bytes().all(|byte| byte.is_ascii_graphic() && !b"<>\"\\@".contains(&byte));
-        if !self.user.iter().chain(&self.domain).all(is_plain) {
-            return refuse("sip.user", "user and domain are ASCII, without blanks, quotes and @");
+        if !self.user.iter().chain(&self.domain).chain(&self.caller).all(is_plain) {
+            return refuse("sip.user", "user, domain and caller are ASCII, without blanks, quotes and @");
         }
         let Some(listen) = self.listen else { return Ok(()) };
         if cfg!(not(feature = "phone")) {

@@ -38,6 +38,19 @@ pub struct SipConfig {
     pub user: Option<String>,
     /// Password of the account.
     pub password: Option<Secret>,
+    /// Address of the trunk that calls out go to; `None` for no calls out.
+    pub trunk: Option<SocketAddr>,
+    /// Beginnings of the numbers that may be called; empty for none.
+    pub destinations: Vec<String>,
+    /// Number that calls out come from; `None` for `user`.
+    pub caller: Option<String>,
+    /// True to offer encrypted sound alone.
+    pub trunk_srtp: bool,
+    /// Maximum number of calls out at once.
+    pub trunk_calls: u32,
+    /// Longest time until a call out is answered.
+    #[serde(rename = "ring_s", with = "seconds")]
+    pub ring: Duration,
 }
 
 impl Default for SipConfig {
@@ -55,6 +68,12 @@ impl Default for SipConfig {
             domain: None,
             user: None,
             password: None,
+            trunk: None,
+            destinations: Vec::new(),
+            caller: None,
+            trunk_srtp: false,
+            trunk_calls: 4,
+            ring: Duration::from_secs(60),
         }
     }
 }

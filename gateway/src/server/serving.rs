@@ -249,6 +249,7 @@ fn guarded(routes: Router<Arc<AppState>>, app: &Arc<AppState>, keyless: &Arc<Loc
 fn phone_routes() -> Router<Arc<AppState>> {
     #[cfg(feature = "phone")]
     return Router::new()
+        .route("/v1/realtime/calls/out", post(super::sip::call_out::call_out))
         .route("/v1/realtime/calls/{call}/accept", post(super::sip::control::accept))
         .route("/v1/realtime/calls/{call}/reject", post(super::sip::control::reject))
         .route("/v1/realtime/calls/{call}/refer", post(super::sip::control::refer));

@@ -66,14 +66,14 @@ mod tests {
             let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, b"token");
             STANDARD.encode(hmac::sign(&key, url.as_bytes()))
         };
-        let config = TelephonyConfig { secret: Some(Secret::new("token")), url: None };
+        let config = TelephonyConfig { secret: Some(Secret::new("token")), ..TelephonyConfig::default() };
         let valid = sign("wss://voice.example/v1/telephony/media-stream");
         assert_eq!(checked(&config, Some(&valid), "https"), Signature::Valid);
         assert_eq!(checked(&config, Some(&valid), "http"), Signature::Wrong, "another URL");
         assert_eq!(checked(&config, Some("AAAA"), "https"), Signature::Wrong);
         assert_eq!(checked(&config, Some("no base64"), "https"), Signature::Wrong);
         assert_eq!(checked(&config, None, "https"), Signature::None);
-        let other = TelephonyConfig { secret: Some(Secret::new("other")), url: None };
+        let other = TelephonyConfig { secret: Some(Secret::new("other")), ..TelephonyConfig::default() };
         assert_eq!(checked(&other, Some(&valid), "https"), Signature::Wrong);
         let public = "wss://public.example/v1/telephony/media-stream".to_owned();
         let behind = TelephonyConfig { url: Some(public.clone()), ..config };

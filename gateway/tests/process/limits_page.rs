@@ -9,6 +9,8 @@ use serde_json::Value;
 /// Settings outside of `[limits]` that limit a client, too.
 const OTHER_LIMITS: &[&str] = &[
     "sip.decide_within_s",
+    "sip.ring_s",
+    "sip.trunk_calls",
     "stalled_after_s",
     "ping_every_s",
     "drain_s",
@@ -93,7 +95,7 @@ fn sources(folder: &Path, found: &mut String) {
 fn errors_of_the_page_are_the_servers() {
     let kinds = text("gateway/protocol/src/error.rs");
     let mut all = String::new();
-    for folder in ["gateway/src", "gateway/realtime/src", "gateway/protocol/src", "engine/api/src"] {
+    for folder in ["gateway/src", "gateway/realtime/src", "gateway/protocol/src", "gateway/sip/src", "engine/api/src"] {
         sources(&root().join(folder), &mut all);
     }
     // A message may go on in the next line.

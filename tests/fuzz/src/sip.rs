@@ -1,14 +1,19 @@
 //! SIP: datagrams of a user agent, and the session descriptions in them. An input is a row of datagrams, divided by zero
-//! bytes. In a datagram `@TAG@` stands for the agent's tag in its last response, and `@BRANCH@` for the branch of its
-//! last request, so that an input reaches what is behind them.
+//! bytes. In a datagram `@TAG@` stands for the agent's tag in its last response, `@BRANCH@` for the branch of its last
+//! request, and `@INVITE@` and `@CALL@` for branch and id of its call out, so that an input reaches what is behind them.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use repartee_sdp::phone::{PhoneOffer, SrtpKey};
-use repartee_sip::{AgentSettings, LocalSound, Message, Refusal, RegistrarSettings, SipEvent, SipOutput, UserAgent};
+use repartee_sip::{
+    AgentSettings, LocalSound, Message, Refusal, RegistrarSettings, SipEvent, SipOutput, TrunkSettings, UserAgent,
+};
 
+/// The agent's side of every call's sound.
+const SOUND: LocalSound =
+    LocalSound { address: SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 7_000), key: SrtpKey([7; 30]) };
 /// Calls that the agent has room for.
 const CALLS: usize = 4;
 /// Time between two datagrams.
@@ -43,6 +48,8 @@ struct OtherSide {
     now: Instant,
     tag: String,
     branch: String,
+    /// Branch and id of the last request for a call out.
+    invite: [String; 2],
     /// Number of calls that have come.
     incoming: usize,
 }
@@ -56,15 +63,28 @@ impl OtherSide {
             user: "voice".to_owned(),
             password: "secret".to_owned(),
         };
+        let trunk = TrunkSettings {
+            address: Self::address(),
+            domain: "trunk.example".to_owned(),
+            caller: "+4930".to_owned(),
+            account: Some(("voice".to_owned(), "secret".to_owned())),
+            is_encrypted: false,
+            ring: Duration::from_secs(20),
+            calls: 1,
+        };
         let settings = AgentSettings {
             local: ([192, 0, 2, 1], 5060).into(),
             peers: "192.0.2.0/24".parse().into_iter().collect(),
             calls: CALLS,
             secret: 7,
             registrar: Some(registrar),
+            trunk: Some(trunk),
         };
         let agent = UserAgent::new(settings, now);
-        let mut side = Self { agent, now, tag: String::new(), branch: String::new(), incoming: 0 };
+        let (tag, branch) = (String::new(), String::new());
+        let mut side = Self { agent, now, tag, branch, invite: [String::new(), String::new()], incoming: 0 };
+        let _ = side.agent.call("+4930123456", SOUND, now);
+        side.take();
         side.agent.advance(now);
         side.take();
         side
@@ -76,7 +96,10 @@ impl OtherSide {
     }
 
     fn send(&mut self, datagram: &[u8]) {
-        let datagram = replace(&replace(datagram, b"@TAG@", &self.tag), b"@BRANCH@", &self.branch);
+        let [invite, call] = &self.invite;
+        let names: [(&[u8], &str); 4] =
+            [(b"@TAG@", &self.tag), (b"@BRANCH@", &self.branch), (b"@INVITE@", invite), (b"@CALL@", call)];
+        let datagram = names.iter().fold(datagram.to_vec(), |text, (name, with)| replace(&text, name, with));
         self.agent.receive(&Bytes::from(datagram), Self::address(), self.now);
         let sent = self.take();
         assert!(sent <= MAX_SENT, "{sent} messages for one datagram");
@@ -96,8 +119,7 @@ impl OtherSide {
                     self.incoming += 1;
                     // The call may be over already.
                     if self.incoming % 2 == 1 {
-                        let sound = LocalSound { address: ([192, 0, 2, 1], 7000).into(), key: SrtpKey([7; 30]) };
-                        let _ = self.agent.accept(key, sound, self.now);
+                        let _ = self.agent.accept(key, SOUND, self.now);
                     } else {
                         let _ = self.agent.reject(key, &Refusal::new(486, "busy"), self.now);
                     }
@@ -129,6 +151,10 @@ impl OtherSide {
             self.tag = behind("To: ", ";tag=").unwrap_or_default();
         } else {
             self.branch = behind("Via: ", ";branch=").unwrap_or_default();
+            if text.starts_with("INVITE ") {
+                let call = text.lines().find_map(|line| line.strip_prefix("Call-ID: ")).unwrap_or_default();
+                self.invite = [self.branch.clone(), call.to_owned()];
+            }
         }
     }
 }

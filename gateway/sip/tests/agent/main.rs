@@ -4,4 +4,5 @@
 mod calls;
 mod hostile;
 mod other_side;
+mod outgoing;
 mod registration;

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use repartee_sdp::phone::SrtpKey;
 use repartee_sip::{
-    AgentSettings, CallKey, LocalSound, RegistrarSettings, RegistrationNews, SipEvent, SipOutput, UserAgent,
+    AgentSettings, CallKey, LocalSound, RegistrarSettings, RegistrationNews, SipEvent, SipOutput, TrunkSettings,
+    UserAgent,
 };
 
 pub const OFFER: &str = "v=0\r\no=- 1 1 IN IP4 192.0.2.7\r\ns=-\r\nc=IN IP4 192.0.2.7\r\nt=0 0\r\n\
@@ -44,7 +45,7 @@ impl Net {
     pub fn with_room(calls: usize) -> Self {
         let peers = vec!["192.0.2.0/24".parse().unwrap()];
         let now = Instant::now();
-        let settings = AgentSettings { local: local(), peers, calls, secret: 7, registrar: None };
+        let settings = AgentSettings { local: local(), peers, calls, secret: 7, registrar: None, trunk: None };
         Self {
             agent: UserAgent::new(settings, now),
             now,
@@ -60,7 +61,31 @@ impl Net {
         let (domain, user, password) = ("pbx.example".to_owned(), "voice".to_owned(), "secret".to_owned());
         let registrar = Some(RegistrarSettings { address: phone(), domain, user, password });
         let peers = vec!["192.0.2.0/24".parse().unwrap()];
-        let settings = AgentSettings { local: local(), peers, calls: 8, secret: 7, registrar };
+        let settings = AgentSettings { local: local(), peers, calls: 8, secret: 7, registrar, trunk: None };
+        net.agent = UserAgent::new(settings, net.now);
+        net
+    }
+
+    /// A network whose user agent has room for this many calls out at the trunk [`phone`].
+    pub fn with_trunk(calls: usize) -> Self {
+        let mut net = Self::new();
+        let trunk = TrunkSettings {
+            address: phone(),
+            domain: "trunk.example".to_owned(),
+            caller: "+4930999".to_owned(),
+            account: Some(("voice".to_owned(), "password".to_owned())),
+            is_encrypted: false,
+            ring: Duration::from_secs(60),
+            calls,
+        };
+        let settings = AgentSettings {
+            local: local(),
+            peers: Vec::new(),
+            calls: 8,
+            secret: 7,
+            registrar: None,
+            trunk: Some(trunk),
+        };
         net.agent = UserAgent::new(settings, net.now);
         net
     }

@@ -106,7 +106,7 @@ fn names(target: &str, ip: std::net::IpAddr, port: u16) -> bool {
 }
 
 /// Returns the signalling, for a caller that may control it.
-fn service<'a>(app: &'a AppState, caller: &Caller) -> Result<&'a SipService, ApiError> {
+pub(super) fn service<'a>(app: &'a AppState, caller: &Caller) -> Result<&'a SipService, ApiError> {
     app.check_rate(caller)?;
     let message = "this server takes no calls over SIP: set sip.listen (docs/telephone.md)";
     let sip = app.sip.as_deref().ok_or_else(|| ApiError::not_found(message))?;
@@ -114,7 +114,7 @@ fn service<'a>(app: &'a AppState, caller: &Caller) -> Result<&'a SipService, Api
 }
 
 /// Reads a body; an empty one stands for `{}`.
-async fn read<T: serde::de::DeserializeOwned + Send + 'static>(
+pub(super) async fn read<T: serde::de::DeserializeOwned + Send + 'static>(
     app: &Arc<AppState>,
     caller: &Caller,
     request: Request,
@@ -129,7 +129,7 @@ async fn read<T: serde::de::DeserializeOwned + Send + 'static>(
     app.parse_body(caller, bytes, read).await?.map_err(ApiError::bad_request)
 }
 
-fn invalid(field: &str, message: &str) -> ApiError {
+pub(super) fn invalid(field: &str, message: &str) -> ApiError {
     ApiError::bad_request(ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param(field))
 }
 

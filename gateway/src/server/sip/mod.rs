@@ -3,12 +3,14 @@
 //! - `service`: [`SipService`], what calls and requests ask of the signalling
 //! - `signalling`: the task that owns the socket and the user agent
 //! - `phone_call`: one call: decision, admission, session, end
+//! - [`call_out`]: a call that the server makes
 //! - `ringing`: calls that wait for a decision, and those that run, by their ids
 //! - `webhook`: the operator's program learns of a call
 //! - [`control`]: its requests: accept, reject, refer
 //!
 //! The protocol is in `repartee_sip`, the sound in `transport::sip`.
 
+pub(super) mod call_out;
 pub(super) mod control;
 mod phone_call;
 mod ringing;

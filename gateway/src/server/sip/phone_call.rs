@@ -1,6 +1,6 @@
 //! One telephone call over SIP: decision, admission, session, end.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use axum::http::StatusCode;
@@ -17,7 +17,7 @@ use super::ringing::CallDecision;
 use super::service::SipService;
 use super::webhook;
 use crate::admission::ClientIdentity;
-use crate::call;
+use crate::call::{self, CallEnd};
 use crate::server::api_error::ApiError;
 use crate::server::app::{AppState, CallGuard};
 use crate::server::call_registry::{ActiveCall, CallOwner, ListedCall};
@@ -116,59 +116,81 @@ async fn admit(
             return sip.reject(key, refusal).await;
         }
     };
-    let socket = match sip.ports.bind(sip.bind) {
-        Ok(socket) => socket,
-        Err(error) => {
-            tracing::error!(%error, "no UDP port is free for a telephone call (sip.first_port)");
-            tell(Err(ApiError::internal("no UDP port is free")));
-            return sip.reject(key, Refusal::new(503, "no port is free")).await;
+    let (socket, sound) = match local_sound(sip) {
+        Ok(sound) => sound,
+        Err((error, refusal)) => {
+            tell(Err(error));
+            return sip.reject(key, refusal).await;
         }
     };
-    let mut key_bytes = [0; 30];
-    if let Err(error) = getrandom::fill(&mut key_bytes) {
-        tell(Err(ApiError::internal(&error.to_string())));
-        return sip.reject(key, Refusal::new(500, "the server failed")).await;
-    }
-    let address = SocketAddr::new(sip.address.ip(), socket.port());
-    let sound = LocalSound { address, key: SrtpKey(key_bytes) };
     // Dropping the outcome tells that the caller gave up.
     let Ok((media, line)) = sip.accept(key, sound).await else { return };
     sip.named.run(id, key);
-    tell(Ok(()));
-    if media.remote == address {
+    if media.remote == sound.address {
+        tell(Ok(()));
         tracing::warn!("a telephone call to itself is ended");
-    } else if let Err(error) = run(app.clone(), (socket, line), id.to_owned(), caller, session).await {
-        tracing::error!(?error, "a telephone call could not begin");
+    } else {
+        let side =
+            PhoneSide { id: id.to_owned(), address: caller.client.address, owner: CallOwner::of_stream(&caller) };
+        let begun = move || {
+            tell(Ok(()));
+            true
+        };
+        if let Err(error) = run(app.clone(), (socket, line), side, caller, session, begun).await {
+            tracing::error!(?error, "a telephone call could not begin");
+        }
     }
     sip.hang_up(key).await;
     drop::<CallGuard>(guard);
 }
 
-async fn run(
+/// Takes a port and a key for a call's sound. An error is for a request and for the other side.
+pub(super) fn local_sound(sip: &SipService) -> Result<(SoundSocket, LocalSound), (ApiError, Refusal)> {
+    let socket = sip.ports.bind(sip.bind).map_err(|error| {
+        tracing::error!(%error, "no UDP port is free for a telephone call (sip.first_port)");
+        (ApiError::internal("no UDP port is free"), Refusal::new(503, "no port is free"))
+    })?;
+    let mut key = [0; 30];
+    getrandom::fill(&mut key)
+        .map_err(|error| (ApiError::internal(&error.to_string()), Refusal::new(500, "the server failed")))?;
+    let address = SocketAddr::new(sip.address.ip(), socket.port());
+    Ok((socket, LocalSound { address, key: SrtpKey(key) }))
+}
+
+/// A call as requests see it: its id, the other side's address, and who may control it.
+pub(super) struct PhoneSide {
+    pub id: String,
+    pub address: IpAddr,
+    pub owner: CallOwner,
+}
+
+/// Runs a call to its end. `begun` is called once requests can name it; if it returns false, the call ends at once.
+pub(super) async fn run(
     app: Arc<AppState>,
     (socket, line): (SoundSocket, Line),
-    id: String,
+    PhoneSide { id, address, owner }: PhoneSide,
     caller: Caller,
     session: SessionHandle,
+    begun: impl FnOnce() -> bool,
 ) -> Result<(), ApiError> {
     let internal = |error: String| ApiError::internal(&error);
     let setup = app.setup(Delivery::Paced, &caller)?;
     let mut random = [0; 8];
     getrandom::fill(&mut random).map_err(|error| internal(error.to_string()))?;
     let rates = (setup.model.input_rate, setup.model.output_rate);
-    let (address, random, metrics) = (caller.client.address, u64::from_le_bytes(random), app.metrics.clone());
+    let (random, metrics) = (u64::from_le_bytes(random), app.metrics.clone());
     let transport = SipTransport::new(socket, line, address, rates, random, metrics);
     let transport = transport.map_err(|error| internal(error.to_string()))?;
     let hang_up = Arc::new(Notify::new());
     let listed = ListedCall::new(NAME, app.key_name(&caller), address);
-    let running = ActiveCall {
-        owner: CallOwner::of_stream(&caller),
-        hang_up: hang_up.clone(),
-        sidebands: Some(transport.sidebands()),
-        listed: listed.clone(),
-    };
+    let running =
+        ActiveCall { owner, hang_up: hang_up.clone(), sidebands: Some(transport.sidebands()), listed: listed.clone() };
     let services = app.call_services(&id, &caller, &listed);
     let registration = Registration::new(app.clone(), None, id, running);
+    if !begun() {
+        registration.end(CallEnd::HungUp);
+        return Ok(());
+    }
     let stop = ended_by_server(&app, hang_up);
     registration.end(call::run(transport, session, setup, services, app.draining(), stop).await);
     Ok(())

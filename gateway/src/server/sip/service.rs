@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use repartee_sip::{CallKey, CallMedia, LocalSound, Refusal, UnknownCall};
+use repartee_sip::{CallKey, CallMedia, DialError, LocalSound, Refusal, UnknownCall};
 use tokio::sync::{mpsc, oneshot};
 
 use super::ringing::NamedCalls;
@@ -11,11 +11,19 @@ use crate::transport::sip::{Line, PortRange};
 /// Commands that may wait. A sender waits for room.
 const QUEUE: usize = 256;
 
+/// Outcome of a call out: its sound and its line, or the status of SIP that refused it.
+pub(super) type DialOutcome = Result<(CallMedia, Line), u16>;
+
+/// Call out that began, with the receiver of its outcome.
+pub(super) type Dialled = (CallKey, oneshot::Receiver<DialOutcome>);
+
 /// Command to the signalling.
 #[derive(Debug)]
 pub(in crate::server) enum SipCommand {
     /// Accepts a call, with our side of its sound.
     Accept(CallKey, LocalSound, oneshot::Sender<Result<(CallMedia, Line), UnknownCall>>),
+    /// Calls a number at the trunk, with our side of its sound.
+    Call(String, LocalSound, oneshot::Sender<Result<Dialled, DialError>>),
     /// Refuses a call that rings.
     Reject(CallKey, Refusal),
     /// Asks the other side to call this address in our place.
@@ -53,6 +61,13 @@ impl SipService {
         let (reply, answer) = oneshot::channel();
         self.commands.send(SipCommand::Accept(key, sound, reply)).await.map_err(|_| UnknownCall)?;
         answer.await.map_err(|_| UnknownCall)?
+    }
+
+    /// Calls a number at the trunk.
+    pub(super) async fn call(&self, number: String, sound: LocalSound) -> Result<Dialled, DialError> {
+        let (reply, answer) = oneshot::channel();
+        self.commands.send(SipCommand::Call(number, sound, reply)).await.map_err(|_| DialError::NoTrunk)?;
+        answer.await.map_err(|_| DialError::NoTrunk)?
     }
 
     /// Refuses a call.

@@ -8,14 +8,15 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use repartee_sip::{
-    AgentCounts, AgentSettings, CallKey, MAX_BYTES, RegistrarSettings, RegistrationNews, SipEvent, SipOutput, UserAgent,
+    AgentCounts, AgentSettings, CallKey, MAX_BYTES, RegistrarSettings, RegistrationNews, SipEvent, SipOutput,
+    TrunkSettings, UserAgent,
 };
 use tokio::net::UdpSocket;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep_until;
 
 use super::phone_call;
-use super::service::{SipCommand, SipService};
+use super::service::{DialOutcome, SipCommand, SipService};
 use crate::config::SipConfig;
 use crate::server::app::AppState;
 use crate::telemetry::log;
@@ -70,17 +71,25 @@ pub(in crate::server) fn spawn(
         calls: 2 * app.engine.occupancy().1 + SPARE_CALLS,
         secret: u128::from_le_bytes(secret),
         registrar: registrar(&app.config.sip),
+        trunk: trunk(&app.config.sip),
     };
     let agent = UserAgent::new(settings, now());
-    let signalling = Signalling { app, socket, agent, lines: HashMap::new(), counted: AgentCounts::default() };
+    let signalling = Signalling {
+        app,
+        socket,
+        agent,
+        lines: HashMap::new(),
+        dials: HashMap::new(),
+        counted: AgentCounts::default(),
+    };
     Ok(log::spawn(signalling.run(commands)))
 }
 
 /// Ends of a call's line. Dropping them ends the call's task.
 #[derive(Debug)]
 struct CallLine {
-    /// Tells that the call is gone before it was accepted.
-    _gone: oneshot::Sender<()>,
+    /// Tells that the call is gone before it was accepted; `None` for a call out.
+    _gone: Option<oneshot::Sender<()>>,
     control: Option<LineControl>,
 }
 
@@ -90,6 +99,8 @@ struct Signalling {
     socket: UdpSocket,
     agent: UserAgent,
     lines: HashMap<CallKey, CallLine>,
+    /// Calls out that are not answered.
+    dials: HashMap<CallKey, oneshot::Sender<DialOutcome>>,
     /// Numbers that the metrics already have.
     counted: AgentCounts,
 }
@@ -153,6 +164,17 @@ impl Signalling {
                 // A call whose task ended meanwhile hangs up by itself.
                 let _ = reply.send(accepted);
             }
+            SipCommand::Call(number, sound, reply) => {
+                let called = self.agent.call(&number, sound, now()).map(|key| {
+                    let (outcome, receiver) = oneshot::channel();
+                    self.dials.insert(key, outcome);
+                    (key, receiver)
+                });
+                if let Err(Ok((key, _))) = reply.send(called) {
+                    self.dials.remove(&key);
+                    self.agent.hang_up(key, now());
+                }
+            }
             SipCommand::Reject(key, refusal) => {
                 // A call that was cancelled needs no refusal.
                 let _ = self.agent.reject(key, &refusal, now());
@@ -164,6 +186,7 @@ impl Signalling {
             SipCommand::HangUp(key, reply) => {
                 self.agent.hang_up(key, now());
                 self.lines.remove(&key);
+                self.dials.remove(&key);
                 self.flush();
                 let _ = reply.send(());
             }
@@ -197,7 +220,7 @@ impl Signalling {
                     return;
                 }
                 let (gone, ended) = oneshot::channel();
-                self.lines.insert(key, CallLine { _gone: gone, control: None });
+                self.lines.insert(key, CallLine { _gone: Some(gone), control: None });
                 log::spawn(phone_call::serve(self.app.clone(), key, *invitation, ended));
             }
             SipEvent::Media(media) => control().into_iter().for_each(|control| control.change(media)),
@@ -209,7 +232,22 @@ impl Signalling {
                 self.lines.remove(&key);
             }
             SipEvent::Transferred(status) => tracing::warn!(status, "a telephone call could not be transferred"),
-            SipEvent::Confirmed => {}
+            SipEvent::Answered(media) => {
+                let (control, line) = line(media);
+                self.lines.insert(key, CallLine { _gone: None, control: Some(control) });
+                let waits = self.dials.remove(&key).is_some_and(|outcome| outcome.send(Ok((media, line))).is_ok());
+                if !waits {
+                    self.agent.hang_up(key, now());
+                    self.lines.remove(&key);
+                }
+            }
+            SipEvent::Failed(status) => {
+                if let Some(outcome) = self.dials.remove(&key) {
+                    // Whoever does not wait any more needs no reason.
+                    let _ = outcome.send(Err(status));
+                }
+            }
+            SipEvent::Confirmed | SipEvent::Ringing => {}
         }
     }
 
@@ -235,6 +273,24 @@ fn registrar(config: &SipConfig) -> Option<RegistrarSettings> {
         domain: config.domain.clone().unwrap_or_else(|| address.ip().to_string()),
         user: config.user.clone()?,
         password: config.password.as_ref().map_or("", |password| password.expose()).to_owned(),
+    })
+}
+
+/// Trunk of calls out; `None` without `sip.trunk`.
+fn trunk(config: &SipConfig) -> Option<TrunkSettings> {
+    let address = config.trunk?;
+    let account = config.user.clone().map(|user| {
+        let password = config.password.as_ref().map_or("", |password| password.expose());
+        (user, password.to_owned())
+    });
+    Some(TrunkSettings {
+        address,
+        domain: config.domain.clone().unwrap_or_else(|| address.ip().to_string()),
+        caller: config.caller.clone().or_else(|| config.user.clone()).unwrap_or_else(|| "repartee".to_owned()),
+        account,
+        is_encrypted: config.trunk_srtp,
+        ring: config.ring,
+        calls: config.trunk_calls as usize,
     })
 }
 

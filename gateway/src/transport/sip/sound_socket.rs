@@ -6,6 +6,9 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use tokio::net::UdpSocket;
 
+/// Datagrams that are dropped at the beginning of a call out: as many as a socket's buffer holds.
+const MAX_UNREAD: usize = 4_096;
+
 /// Ports of calls: an even one for each.
 #[derive(Debug)]
 pub struct PortRange {
@@ -51,6 +54,17 @@ pub struct SoundSocket {
 }
 
 impl SoundSocket {
+    /// Drops what has come and was not read.
+    pub fn drain(&self) {
+        let mut buffer = [0; 1];
+        // Bounded, because a flood may fill the socket as fast.
+        for _ in 0..MAX_UNREAD {
+            if self.socket.try_recv_from(&mut buffer).is_err() {
+                return;
+            }
+        }
+    }
+
     /// Returns its port.
     pub fn port(&self) -> u16 {
         self.port

@@ -1,6 +1,7 @@
 //! Telephone calls over SIP against the real server: a telephone of the test's own.
 
 mod calls;
+mod calls_out;
 mod control;
 mod hostile;
 mod peers;

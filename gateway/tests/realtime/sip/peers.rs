@@ -17,12 +17,12 @@ use super::telephone::{serve, serve_with};
 /// Longest run of a telephone.
 const LONGEST: Duration = Duration::from_secs(60);
 
-fn root() -> PathBuf {
+pub(super) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
 /// Command of an installed telephone; `None`, and a line that says so, without it.
-fn telephone(name: &str) -> Option<Command> {
+pub(super) fn telephone(name: &str) -> Option<Command> {
     let tools = root().join("target/tools/phone/usr");
     let program = tools.join("bin").join(name);
     let libraries = std::fs::read_dir(tools.join("lib")).ok().and_then(|mut folders| {
@@ -39,7 +39,7 @@ fn telephone(name: &str) -> Option<Command> {
     Some(command)
 }
 
-async fn run(mut command: Command) -> Output {
+pub(super) async fn run(mut command: Command) -> Output {
     timeout(LONGEST, command.output()).await.expect("the telephone ends in time").unwrap()
 }
 
@@ -111,7 +111,7 @@ async fn sipp_asks_holds_and_hangs_up() {
 }
 
 /// Encodes sound at 24 kHz as a file of this rate and number of channels.
-fn wav_file(samples: &[f32], rate: u32, channels: u8) -> Vec<u8> {
+pub(super) fn wav_file(samples: &[f32], rate: u32, channels: u8) -> Vec<u8> {
     let converted = Resampler::new(24_000, rate).unwrap().convert(samples).unwrap().to_vec();
     let interleaved: Vec<f32> = converted.iter().flat_map(|sample| vec![*sample; usize::from(channels)]).collect();
     let mut file = wav::encode(&interleaved, rate).unwrap();
