@@ -168,6 +168,17 @@ impl UserAgent {
         Ok(())
     }
 
+    /// Withdraws the registration; false if there is none. [`RegistrationNews::Withdrawn`] follows.
+    pub fn withdraw(&mut self, now: Instant) -> bool {
+        let branch = self.branch();
+        let Some(registration) = &mut self.registration else { return false };
+        let bytes = registration.withdraw(now, branch);
+        let is_asked = bytes.is_some();
+        self.after_registration(bytes, None);
+        self.note_timers();
+        is_asked
+    }
+
     /// Returns the next output; call after each other method, until it returns `None`.
     pub fn poll(&mut self) -> Option<SipOutput> {
         self.output.pop_front()
@@ -369,7 +380,7 @@ impl UserAgent {
 
     /// Notes the next time of a timer.
     pub(crate) fn note_timers(&mut self) {
-        let registration = self.registration.as_ref().map(Registration::deadline);
+        let registration = self.registration.as_ref().and_then(Registration::deadline);
         let dials = self.dials.values().map(Dial::due);
         self.next = self.calls.values().filter_map(Call::due).chain(dials).chain(registration).min();
     }

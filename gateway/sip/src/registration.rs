@@ -45,6 +45,8 @@ pub enum RegistrationNews {
     Registered(Duration),
     /// The exchange refuses with this status; 408 if it does not answer.
     Refused(u16),
+    /// The registration has ended, as we asked.
+    Withdrawn,
 }
 
 /// Registration of one account.
@@ -61,17 +63,42 @@ pub(crate) struct Registration {
     open: Option<(String, Bytes, Resend, bool)>,
     /// Time of the next request.
     next: Instant,
+    /// True from the exchange's first grant on.
+    is_granted: bool,
+    /// True once it is withdrawn: there is no further request.
+    is_withdrawn: bool,
 }
 
 impl Registration {
     /// Begins at `now`; `call_id` and `tag` are random.
     pub fn new(settings: RegistrarSettings, local: SocketAddr, call_id: String, tag: String, now: Instant) -> Self {
-        Self { settings, local, call_id, tag, sequence: 0, expires: EXPIRES, open: None, next: now }
+        Self {
+            settings,
+            local,
+            call_id,
+            tag,
+            sequence: 0,
+            expires: EXPIRES,
+            open: None,
+            next: now,
+            is_granted: false,
+            is_withdrawn: false,
+        }
     }
 
-    /// Returns the time at which [`Self::advance`] has something to do.
-    pub fn deadline(&self) -> Instant {
-        self.open.as_ref().map_or(self.next, |(_, _, resend, _)| resend.at())
+    /// Returns the time at which [`Self::advance`] has something to do; `None` behind the end.
+    pub fn deadline(&self) -> Option<Instant> {
+        let resend = self.open.as_ref().map(|(_, _, resend, _)| resend.at());
+        resend.or((!self.is_withdrawn).then_some(self.next))
+    }
+
+    /// Ends the registration; returns the request for it, or `None` if the exchange knows none. `branch` is random.
+    pub fn withdraw(&mut self, now: Instant, branch: String) -> Option<Bytes> {
+        // What is on its way may be granted, too.
+        let may_stand = self.is_granted || self.open.take().is_some();
+        self.is_withdrawn = true;
+        self.expires = 0;
+        may_stand.then(|| self.request(branch, None, now))
     }
 
     /// Address of the exchange.
@@ -87,7 +114,7 @@ impl Registration {
                 Due::Again => (Some(bytes.clone()), None),
                 Due::GiveUp => (None, Some(self.refused(408, now))),
             },
-            None if now >= self.next => (Some(self.request(branch, None, now)), None),
+            None if now >= self.next && !self.is_withdrawn => (Some(self.request(branch, None, now)), None),
             None => (None, None),
         }
     }
@@ -104,7 +131,12 @@ impl Registration {
         let has_credentials = *has_credentials;
         Some(match status {
             100..200 => (None, None),
+            200..300 if self.is_withdrawn => {
+                self.open = None;
+                (None, Some(RegistrationNews::Withdrawn))
+            }
             200..300 => {
+                self.is_granted = true;
                 let granted = self.granted(response);
                 self.open = None;
                 // Before it ends, with time for a lost request.
@@ -128,7 +160,8 @@ impl Registration {
     fn refused(&mut self, status: u16, now: Instant) -> RegistrationNews {
         self.open = None;
         self.next = now + RETRY;
-        RegistrationNews::Refused(status)
+        // Without an answer to the end the registration runs out by itself.
+        if self.is_withdrawn { RegistrationNews::Withdrawn } else { RegistrationNews::Refused(status) }
     }
 
     /// Duration that the exchange grants, in seconds.

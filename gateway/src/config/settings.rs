@@ -263,6 +263,8 @@ pub struct TelephonyConfig {
     pub secret: Option<Secret>,
     /// URL that the provider connects to and signs; `None` for the one that the request names.
     pub url: Option<String>,
+    /// Instructions of a first answer to everybody who calls by telephone; `None` to wait for the caller.
+    pub greeting: Option<String>,
 }
 
 /// Settings of the log.

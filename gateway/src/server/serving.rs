@@ -208,6 +208,10 @@ impl Server {
                 accepting.end.send_replace(true);
                 accepting.task.await.map_err(io::Error::other)?;
                 #[cfg(feature = "phone")]
+                if let Some(sip) = &app.sip {
+                    sip.withdraw().await;
+                }
+                #[cfg(feature = "phone")]
                 drop(signalling);
                 readiness.set_phase(ServerPhase::Flushing);
                 let flush = move || {

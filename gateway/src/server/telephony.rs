@@ -95,9 +95,8 @@ async fn run(
         app.config.stalled_after,
         app.metrics.clone(),
     );
-    if let Some(greeting) = parameters.get("greeting") {
-        let event = json!({"type": "response.create", "response": {"instructions": greeting}});
-        transport.push_event(event.to_string());
+    if let Some(greeting) = parameters.get("greeting").or(app.config.telephony.greeting.as_ref()) {
+        transport.push_event(greeting_event(greeting));
     }
     let mut writer = log::spawn(writer);
     let hang_up = Arc::new(Notify::new());
@@ -119,6 +118,11 @@ async fn run(
         writer.abort();
     }
     drop(guard);
+}
+
+/// Event that asks for a first answer with these instructions.
+pub(super) fn greeting_event(instructions: &str) -> String {
+    json!({"type": "response.create", "response": {"instructions": instructions}}).to_string()
 }
 
 /// Session configuration of a call's parameters.

@@ -70,3 +70,26 @@ fn refused_registration_tries_again_later() {
     net.receive(&response(&last, 200, ""), ([192, 0, 2, 9], 5060).into());
     assert_eq!(net.registrations.len(), 3);
 }
+
+#[test]
+fn registration_is_withdrawn_once() {
+    let mut net = Net::with_registrar();
+    net.pass(Duration::ZERO);
+    let first = net.only();
+    net.receive(&response(&first, 200, "Expires: 300\r\n"), phone());
+    assert!(net.agent.withdraw(net.now));
+    net.flush();
+    let last = net.only();
+    assert_eq!((header(&last, "Expires"), header(&last, "CSeq")), ("0", "2 REGISTER"));
+    let challenge = "WWW-Authenticate: Digest realm=\"pbx\", nonce=\"n1\"\r\n";
+    net.receive(&response(&last, 401, challenge), phone());
+    let again = net.only();
+    assert!(again.contains("\r\nAuthorization: ") && again.contains("\r\nExpires: 0\r\n"), "{again}");
+    net.receive(&response(&again, 200, ""), phone());
+    assert_eq!(net.registrations.last(), Some(&RegistrationNews::Withdrawn));
+    net.pass(SECOND * 1_000);
+    assert!(net.sent.is_empty() && net.agent.deadline().is_none());
+    // Without a registration there is nothing to withdraw.
+    let mut net = Net::new();
+    assert!(!net.agent.withdraw(net.now));
+}

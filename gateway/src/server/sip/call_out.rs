@@ -19,7 +19,6 @@ use tracing::Instrument as _;
 
 use super::control::{invalid, read, service};
 use super::phone_call::{PhoneSide, local_sound, run};
-use super::service::SipService;
 use crate::admission::CALL_RETRY;
 use crate::server::AppState;
 use crate::server::api_error::ApiError;
@@ -108,7 +107,8 @@ async fn dial(
             // What came while it rang was a tone or an announcement.
             socket.drain();
             sip.named.run(&id, key);
-            let side = PhoneSide { id: id.clone(), address: trunk, owner: CallOwner::of(&caller) };
+            // Whoever is called speaks first.
+            let side = PhoneSide { id: id.clone(), address: trunk, owner: CallOwner::of(&caller), greeting: None };
             let begun = move || answered.send(Ok(())).is_ok();
             if let Err(error) = run(app.clone(), (socket, line), side, caller, session, begun).await {
                 tracing::error!(?error, "a call out could not begin");

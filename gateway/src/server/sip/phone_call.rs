@@ -24,6 +24,7 @@ use crate::server::call_registry::{ActiveCall, CallOwner, ListedCall};
 use crate::server::caller::Caller;
 use crate::server::calls::{Registration, ended_by_server};
 use crate::server::request_log::RequestId;
+use crate::server::telephony::greeting_event;
 use crate::telemetry::log;
 use crate::transport::sip::{Line, NAME, SipTransport, SoundSocket};
 
@@ -130,8 +131,12 @@ async fn admit(
         tell(Ok(()));
         tracing::warn!("a telephone call to itself is ended");
     } else {
-        let side =
-            PhoneSide { id: id.to_owned(), address: caller.client.address, owner: CallOwner::of_stream(&caller) };
+        let side = PhoneSide {
+            id: id.to_owned(),
+            address: caller.client.address,
+            owner: CallOwner::of_stream(&caller),
+            greeting: app.config.telephony.greeting.clone(),
+        };
         let begun = move || {
             tell(Ok(()));
             true
@@ -162,13 +167,15 @@ pub(super) struct PhoneSide {
     pub id: String,
     pub address: IpAddr,
     pub owner: CallOwner,
+    /// Instructions of a first answer; `None` to wait for the other side.
+    pub greeting: Option<String>,
 }
 
 /// Runs a call to its end. `begun` is called once requests can name it; if it returns false, the call ends at once.
 pub(super) async fn run(
     app: Arc<AppState>,
     (socket, line): (SoundSocket, Line),
-    PhoneSide { id, address, owner }: PhoneSide,
+    PhoneSide { id, address, owner, greeting }: PhoneSide,
     caller: Caller,
     session: SessionHandle,
     begun: impl FnOnce() -> bool,
@@ -180,7 +187,10 @@ pub(super) async fn run(
     let rates = (setup.model.input_rate, setup.model.output_rate);
     let (random, metrics) = (u64::from_le_bytes(random), app.metrics.clone());
     let transport = SipTransport::new(socket, line, address, rates, random, metrics);
-    let transport = transport.map_err(|error| internal(error.to_string()))?;
+    let mut transport = transport.map_err(|error| internal(error.to_string()))?;
+    if let Some(greeting) = greeting {
+        transport.push_event(greeting_event(&greeting));
+    }
     let hang_up = Arc::new(Notify::new());
     let listed = ListedCall::new(NAME, app.key_name(&caller), address);
     let running =

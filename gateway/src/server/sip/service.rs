@@ -1,15 +1,19 @@
 //! Commands of calls and requests to the signalling.
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use repartee_sip::{CallKey, CallMedia, DialError, LocalSound, Refusal, UnknownCall};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
 
 use super::ringing::NamedCalls;
 use crate::transport::sip::{Line, PortRange};
 
 /// Commands that may wait. A sender waits for room.
 const QUEUE: usize = 256;
+/// Longest wait for the end of a registration.
+const WITHDRAW: Duration = Duration::from_secs(2);
 
 /// Outcome of a call out: its sound and its line, or the status of SIP that refused it.
 pub(super) type DialOutcome = Result<(CallMedia, Line), u16>;
@@ -28,6 +32,8 @@ pub(in crate::server) enum SipCommand {
     Reject(CallKey, Refusal),
     /// Asks the other side to call this address in our place.
     Refer(CallKey, String, oneshot::Sender<Result<(), UnknownCall>>),
+    /// Withdraws the registration; the answer comes once the exchange has answered.
+    Withdraw(oneshot::Sender<()>),
     /// Ends a call; the answer comes once the end is sent.
     HangUp(CallKey, oneshot::Sender<()>),
 }
@@ -81,6 +87,18 @@ impl SipService {
         let (reply, answer) = oneshot::channel();
         self.commands.send(SipCommand::Refer(key, target, reply)).await.map_err(|_| UnknownCall)?;
         answer.await.map_err(|_| UnknownCall)?
+    }
+
+    /// Withdraws the registration at an exchange, and waits for its answer, but not long.
+    pub(in crate::server) async fn withdraw(&self) {
+        let (reply, withdrawn) = oneshot::channel();
+        let withdraw = async {
+            let _ = self.commands.send(SipCommand::Withdraw(reply)).await;
+            let _ = withdrawn.await;
+        };
+        if timeout(WITHDRAW, withdraw).await.is_err() {
+            tracing::warn!("sip.registrar does not answer the end of the registration");
+        }
     }
 
     /// Ends a call, and waits until the end is sent.

@@ -80,6 +80,7 @@ pub(in crate::server) fn spawn(
         agent,
         lines: HashMap::new(),
         dials: HashMap::new(),
+        withdrawing: None,
         counted: AgentCounts::default(),
     };
     Ok(log::spawn(signalling.run(commands)))
@@ -101,6 +102,8 @@ struct Signalling {
     lines: HashMap<CallKey, CallLine>,
     /// Calls out that are not answered.
     dials: HashMap<CallKey, oneshot::Sender<DialOutcome>>,
+    /// Waits for the end of the registration.
+    withdrawing: Option<oneshot::Sender<()>>,
     /// Numbers that the metrics already have.
     counted: AgentCounts,
 }
@@ -183,6 +186,13 @@ impl Signalling {
             SipCommand::Refer(key, target, reply) => {
                 let _ = reply.send(self.agent.transfer(key, &target, now()));
             }
+            SipCommand::Withdraw(reply) => {
+                if self.agent.withdraw(now()) {
+                    self.withdrawing = Some(reply);
+                } else {
+                    let _ = reply.send(());
+                }
+            }
             SipCommand::HangUp(key, reply) => {
                 self.agent.hang_up(key, now());
                 self.lines.remove(&key);
@@ -202,6 +212,12 @@ impl Signalling {
                 SipOutput::Event(key, event) => self.on_event(key, event),
                 SipOutput::Registration(RegistrationNews::Registered(lasts)) => {
                     tracing::info!(?lasts, "registered at sip.registrar");
+                }
+                SipOutput::Registration(RegistrationNews::Withdrawn) => {
+                    if let Some(reply) = self.withdrawing.take() {
+                        // The server has waited long enough.
+                        let _ = reply.send(());
+                    }
                 }
                 SipOutput::Registration(RegistrationNews::Refused(status)) => {
                     tracing::warn!(status, "sip.registrar refuses the registration, or does not answer (408)");

@@ -127,6 +127,11 @@ impl SipTransport {
         self.sidebands.clone()
     }
 
+    /// Adds a client event, as if a sideband client had sent it.
+    pub fn push_event(&mut self, event: String) {
+        self.ready.push_back(TransportEvent::Event(event));
+    }
+
     /// Sends the sound that is due at `now`, and silence where there is none.
     fn play(&mut self, now: Instant) {
         // On hold the answer waits.

@@ -7,7 +7,7 @@ use repartee_testkit::scripted::Script;
 use serde_json::Value;
 use tokio::time::{interval, timeout};
 
-use super::telephone::{Law, Telephone, serve};
+use super::telephone::{Law, Telephone, serve, serve_with};
 
 /// Returns the id of the only running call.
 pub async fn call_id(server: &Running) -> String {
@@ -62,6 +62,15 @@ async fn sip_questions_are_answered() {
         assert!(metrics.contains("repartee_call_seconds_count{end=\"hangup\",transport=\"sip\"} 1\n"), "{metrics}");
         assert!(metrics.contains("repartee_ttfp_seconds_count 1"), "{metrics}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn greeting_is_spoken_before_the_caller() {
+    let script = Script { frames: 10, ..Script::default() };
+    let server = serve_with(script, |config| config.telephony.greeting = Some("Greet the caller.".to_owned())).await;
+    let mut phone = Telephone::call(&server, "greeting", Law::Mu).await;
+    // The caller says nothing.
+    phone.hear(400).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -24,7 +24,7 @@ async fn request(exchange: &UdpSocket) -> (String, std::net::SocketAddr, String)
 async fn server_registers_at_an_exchange() {
     let exchange = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let address = exchange.local_addr().unwrap();
-    let server = serve_with(Script::default(), |config| {
+    let mut server = serve_with(Script::default(), |config| {
         config.sip.registrar = Some(address);
         config.sip.domain = Some("pbx.example".to_owned());
         config.sip.user = Some("voice".to_owned());
@@ -46,4 +46,15 @@ async fn server_registers_at_an_exchange() {
             break;
         }
     }
+    // At its end the server withdraws the registration.
+    server.stop();
+    loop {
+        let (last, from, copied) = request(&exchange).await;
+        if last.contains("\r\nExpires: 0\r\n") {
+            let response = format!("SIP/2.0 200 OK\r\n{copied}Content-Length: 0\r\n\r\n");
+            exchange.send_to(response.as_bytes(), from).await.unwrap();
+            break;
+        }
+    }
+    server.ended().await;
 }
