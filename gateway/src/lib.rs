@@ -5,6 +5,7 @@
 //! - [`server`]: HTTP routes, admission, health, shutdown
 //! - [`thinker`]: a chat-completions server as the language model of a cascade
 //! - [`turn_judge`]: threads that run the turn-detection model
+//! - [`recording`]: recordings of telephone calls
 //! - [`voices`]: voices enrolled from recordings, with consents
 //! - [`auth`], [`admission`], [`budget`], `address_rate`: keys, and limits of each caller and key
 //! - [`headroom`]: admission of calls by how full the machine is
@@ -37,6 +38,7 @@ pub mod ids;
 pub mod long_work;
 pub mod metrics;
 mod read_text;
+pub mod recording;
 pub mod server;
 pub mod telemetry;
 #[cfg(test)]

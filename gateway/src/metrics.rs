@@ -95,6 +95,8 @@ pub struct RequestMetrics {
     pub refused: IntCounterVec,
     /// Number of calls that the server made, by `result`: `answered`, `busy`, `unanswered` or `failed`.
     pub calls_out: IntCounterVec,
+    /// Number of recorded calls, by `result`: `kept`, `too_long`, `full` or `failed`.
+    pub recordings: IntCounterVec,
     /// End of the TLS certificate's time, in seconds since 1970; 0 without TLS.
     pub certificate_expiry: IntGauge,
     /// Metrics of requests to the language model's server of a cascade.
@@ -109,11 +111,13 @@ impl RequestMetrics {
     /// Creates them with a value of 0.
     pub fn new() -> Result<Self, prometheus::Error> {
         let refused = Opts::new("repartee_refused_total", "Requests for calls that were refused");
+        let recordings = Opts::new("repartee_recordings_total", "Telephone calls that were recorded");
         let calls_out = Opts::new("repartee_calls_out_total", "Calls that the server made");
         Ok(Self {
             connections: IntGauge::new("repartee_connections", "Open connections without websockets")?,
             refused: IntCounterVec::new(refused, &["reason"])?,
             calls_out: IntCounterVec::new(calls_out, &["result"])?,
+            recordings: IntCounterVec::new(recordings, &["result"])?,
             certificate_expiry: IntGauge::new(
                 "repartee_certificate_expiry_seconds",
                 "End of the TLS certificate's time in seconds since 1970; 0 without TLS",
@@ -222,6 +226,7 @@ impl Metrics {
         metrics.registry.register(Box::new(metrics.transcribed.clone()))?;
         metrics.registry.register(Box::new(metrics.requests.refused.clone()))?;
         metrics.registry.register(Box::new(metrics.requests.calls_out.clone()))?;
+        metrics.registry.register(Box::new(metrics.requests.recordings.clone()))?;
         metrics.registry.register(Box::new(metrics.requests.certificate_expiry.clone()))?;
         metrics.registry.register(Box::new(metrics.requests.connections.clone()))?;
         metrics.requests.thinker.register(&metrics.registry)?;
@@ -265,6 +270,9 @@ impl Metrics {
             "connections",
         ] {
             self.requests.refused.with_label_values(&[reason]);
+        }
+        for result in ["kept", "too_long", "full", "failed"] {
+            self.requests.recordings.with_label_values(&[result]);
         }
         for result in ["answered", "busy", "unanswered", "failed"] {
             self.requests.calls_out.with_label_values(&[result]);

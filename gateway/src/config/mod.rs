@@ -10,6 +10,7 @@
 //! - `renamed`: old names of settings
 //! - `seconds`: durations as numbers of seconds
 //! - `secret`: settings that are never printed
+//! - `recording`: settings of recorded calls
 //! - `sip`: settings of telephone calls over SIP; `check_sip`: their checks
 //! - `think_source`: folder or URL of a cascade's language model
 //! - `turn_model`: turn-detection model
@@ -24,6 +25,7 @@ mod cluster;
 mod files;
 mod load;
 mod print;
+mod recording;
 mod renamed;
 mod seconds;
 mod secret;
@@ -36,6 +38,7 @@ pub use barge_in::BargeInSetting;
 pub use check::ConfigError;
 pub use cluster::ClusterConfig;
 pub use load::{LoadError, LoadedConfig, load, unknown_variables};
+pub use recording::RecordingConfig;
 pub use renamed::RenamedSetting;
 pub use secret::Secret;
 pub use settings::{

@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 
 use super::barge_in::BargeInSetting;
 use super::cluster::ClusterConfig;
+use super::recording::RecordingConfig;
 use super::seconds;
 use super::secret::Secret;
 use super::sip::SipConfig;
@@ -65,6 +66,8 @@ pub struct Config {
     pub webrtc: WebRtcConfig,
     /// Settings of telephone calls over Media Streams.
     pub telephony: TelephonyConfig,
+    /// Recorded telephone calls.
+    pub recording: RecordingConfig,
     /// Settings of telephone calls over SIP.
     pub sip: SipConfig,
     /// Settings of a node that shares calls with others.
@@ -356,6 +359,7 @@ impl Default for Config {
             proxy: ProxyConfig::default(),
             webrtc: WebRtcConfig::default(),
             telephony: TelephonyConfig::default(),
+            recording: RecordingConfig::default(),
             sip: SipConfig::default(),
             cluster: ClusterConfig::default(),
             log: LogConfig::default(),

@@ -35,6 +35,7 @@ use crate::headroom::{BegunCall, Headroom, NoHeadroom};
 use crate::ids::IdGenerator;
 use crate::long_work::LongWork;
 use crate::metrics::{KeyUsage, Metrics};
+use crate::recording::Recordings;
 use crate::telemetry::TraceExporter;
 use crate::transport::webrtc::UdpMux;
 use crate::turn_judge::TurnModelPool;
@@ -79,6 +80,8 @@ pub(crate) struct AppState {
     pub(super) udp_mux: UdpMux,
     /// Calls by id.
     pub(super) calls: CallRegistry,
+    /// Recordings of telephone calls; `None` if none is recorded.
+    pub(super) recordings: Option<Arc<Recordings>>,
     /// Signalling of telephone calls over SIP; `None` without `sip.listen`.
     #[cfg(feature = "phone")]
     pub(super) sip: Option<Arc<SipService>>,

@@ -45,6 +45,7 @@ use crate::headroom::Load;
 use crate::ids::IdGenerator;
 use crate::long_work::LongWork;
 use crate::metrics::{Metrics, RequestMetrics, ThinkerMetrics};
+use crate::recording::Recordings;
 use crate::telemetry::TraceExporter;
 use crate::transport::webrtc::{UdpMux, WebRtcSettings};
 use crate::turn_judge::TurnModelPool;
@@ -272,6 +273,7 @@ impl StartingServer {
                 long_work: LongWork::new().map_err(ServerStartError::LongWork)?,
                 processor_shares: ProcessorShares::default(),
                 started: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
+                recordings: Recordings::open(&config.recording, metrics.requests.recordings.clone())?,
                 config,
                 engine,
                 metrics,

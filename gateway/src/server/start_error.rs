@@ -9,6 +9,7 @@ use thiserror::Error;
 
 use super::tls::TlsError;
 use crate::config::ConfigError;
+use crate::recording::RecordingError;
 use crate::usage::file::UsageFileError;
 use crate::voices::FolderError;
 
@@ -58,6 +59,9 @@ pub enum ServerStartError {
         /// Error of the operating system.
         error: io::Error,
     },
+    /// The folder of recordings cannot be used.
+    #[error(transparent)]
+    Recordings(#[from] RecordingError),
     /// The UDP address of telephone calls cannot be bound.
     #[error("sip.listen: cannot use the UDP address {address}: {error}")]
     Sip {

@@ -109,6 +109,9 @@ async fn run(
         listed: listed.clone(),
     };
     let registration = Registration::new(app.clone(), preferred, id, running);
+    if let Some(recordings) = &app.recordings {
+        transport.record(recordings.begin(registration.id()));
+    }
     tracing::info!(call = registration.id(), stream, "the provider's stream of a call");
     let services = app.call_services(registration.id(), &caller, &listed);
     let stop = ended_by_server(&app, hang_up);

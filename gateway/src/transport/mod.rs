@@ -1,5 +1,6 @@
 //! Transports between callers and calls: they move bytes and know nothing of turns.
 
+pub mod announced;
 pub mod ping_limit;
 pub mod relay;
 pub mod rtp_time_limit;

@@ -8,6 +8,9 @@ use serde_json::Value;
 
 /// Settings outside of `[limits]` that limit a client, too.
 const OTHER_LIMITS: &[&str] = &[
+    "recording.keep_s",
+    "recording.longest_s",
+    "recording.mib",
     "sip.decide_within_s",
     "sip.ring_s",
     "sip.trunk_calls",

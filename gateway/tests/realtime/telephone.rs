@@ -202,6 +202,28 @@ async fn greetings_and_keys_reach_the_session() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn recorded_stream_has_the_caller() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Running::start_with(Script::default(), |config| {
+        config.recording.folder = Some(folder.path().to_owned());
+        config.telephony.greeting = Some("Greet the caller.".to_owned());
+    })
+    .await;
+    let mut caller = Provider::call(&server, json!({})).await;
+    let (mut controller, _) = sideband(&server).await;
+    // The tone, and the greeting.
+    caller.listen(900).await;
+    caller.speak(&question()).await;
+    controller.until("output_audio_buffer.stopped").await;
+    drop(caller);
+    server.sessions(0).await;
+    crate::sip::recorded::recorded(&server, "kept").await;
+    for side in ["caller", "answers"] {
+        assert!(folder.path().join(format!("{CALL}.{side}.wav")).exists(), "{side}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn wrong_streams_are_closed_with_a_reason() {
     let server = Running::start(Script::default()).await;
     let mut wide = start(json!({}));

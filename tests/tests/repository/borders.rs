@@ -130,6 +130,7 @@ const GATEWAY_MAY_NAME: &[(&str, &[&str])] = &[
     ("offline", &["arguments", "cli", "config", "metrics", "model", "published", "start_log", "user_error"]),
     ("published", &["cli", "config", "hub", "user_error"]),
     ("read_text", &[]),
+    ("recording", &["config"]),
     (
         "server",
         &[
@@ -146,6 +147,7 @@ const GATEWAY_MAY_NAME: &[(&str, &[&str])] = &[
             "long_work",
             "metrics",
             "read_text",
+            "recording",
             "telemetry",
             "transport",
             "turn_judge",
@@ -156,7 +158,7 @@ const GATEWAY_MAY_NAME: &[(&str, &[&str])] = &[
     ("start_log", &["config", "server", "telemetry"]),
     ("telemetry", &["metrics"]),
     ("thinker", &["config", "metrics"]),
-    ("transport", &["address_rate", "call", "metrics", "telemetry"]),
+    ("transport", &["address_rate", "call", "metrics", "recording", "telemetry"]),
     ("turn_judge", &[]),
     ("user_error", &[]),
     ("usage", &[]),

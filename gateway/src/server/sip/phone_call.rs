@@ -178,7 +178,7 @@ pub(super) async fn run(
     PhoneSide { id, address, owner, greeting }: PhoneSide,
     caller: Caller,
     session: SessionHandle,
-    begun: impl FnOnce() -> bool,
+    begun: impl FnOnce() -> bool + Send,
 ) -> Result<(), ApiError> {
     let internal = |error: String| ApiError::internal(&error);
     let setup = app.setup(Delivery::Paced, &caller)?;
@@ -188,6 +188,9 @@ pub(super) async fn run(
     let (random, metrics) = (u64::from_le_bytes(random), app.metrics.clone());
     let transport = SipTransport::new(socket, line, address, rates, random, metrics);
     let mut transport = transport.map_err(|error| internal(error.to_string()))?;
+    if let Some(recordings) = &app.recordings {
+        transport.record(recordings.begin(&id));
+    }
     if let Some(greeting) = greeting {
         transport.push_event(greeting_event(&greeting));
     }

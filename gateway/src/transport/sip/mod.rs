@@ -3,6 +3,7 @@
 //! - `codec`: samples to payloads and back
 //! - `line`: what the signalling tells the transport
 //! - `protection`: SRTP
+//! - `publish`: events on their way to the sidebands
 //! - `rtp_input`: jitter buffer, decoder and keys
 //! - `rtp_output`: numbers and times of our packets
 //! - `sound_socket`: the UDP socket of a call, and whose packets it takes
@@ -14,6 +15,7 @@
 mod codec;
 mod line;
 mod protection;
+mod publish;
 mod rtp_input;
 mod rtp_output;
 mod sound_socket;

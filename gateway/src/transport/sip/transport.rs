@@ -22,13 +22,16 @@ use tokio::time::sleep_until;
 use super::codec::frame_rate;
 use super::line::Line;
 use super::protection::Protection;
+use super::publish::publish;
 use super::rtp_input::RtpInput;
 use super::rtp_output::RtpOutput;
 use super::sound_socket::{SoundPath, SoundSocket};
 use crate::call::{OutboundMessage, PlayedFrames, Transport, TransportError, TransportEvent};
 use crate::metrics::{DropCause, Metrics};
+use crate::recording::call_recorder::CallRecorder;
 use crate::telemetry::log;
-use crate::transport::sideband::{CommandReceiver, Publisher, Sidebands, sidebands};
+use crate::transport::announced::AnnouncedRecording;
+use crate::transport::sideband::{CommandReceiver, Sidebands, sidebands};
 
 /// Name of the transport in metrics, logs and traces.
 pub const NAME: &str = "sip";
@@ -73,6 +76,7 @@ pub struct SipTransport {
     /// Time of the other side's last sound or key, or of a sideband's last event.
     last_input: Option<Instant>,
     buffer: Vec<u8>,
+    recording: AnnouncedRecording,
 }
 
 impl SipTransport {
@@ -117,6 +121,7 @@ impl SipTransport {
             last_packet: now(),
             last_input: None,
             buffer: vec![0; MAX_PACKET],
+            recording: AnnouncedRecording::default(),
         };
         log::spawn(publish(events, publisher));
         Ok(transport)
@@ -132,10 +137,16 @@ impl SipTransport {
         self.ready.push_back(TransportEvent::Event(event));
     }
 
+    /// Records the call, after a tone.
+    pub fn record(&mut self, recorder: CallRecorder) {
+        self.recording = AnnouncedRecording::new(recorder, self.rate);
+    }
+
     /// Sends the sound that is due at `now`, and silence where there is none.
     fn play(&mut self, now: Instant) {
-        // On hold the answer waits.
+        // On hold the answer waits, and so it does for the tone.
         while self.media.sends
+            && !self.recording.is_announcing()
             && let Some(output) = self.playout.poll(now)
         {
             match output {
@@ -150,13 +161,17 @@ impl SipTransport {
             self.ready.push_back(TransportEvent::Underrun);
         }
         while self.silence_due().is_some_and(|due| due <= now) {
-            let packet = self.output.silence(now);
+            let packet = match self.recording.announce(now) {
+                Some(tone) => self.output.packet(&tone, now),
+                None => self.output.silence(now),
+            };
             self.send(packet);
         }
     }
 
     fn silence_due(&self) -> Option<Instant> {
-        self.output.silence_due(self.playout.current().is_some())
+        let plays = self.playout.current().is_some() && !self.recording.is_announcing();
+        self.output.silence_due(plays)
     }
 
     fn send_frame(&mut self, frame: &PlayoutFrame, now: Instant) {
@@ -169,6 +184,7 @@ impl SipTransport {
             self.ready.push_back(TransportEvent::Playout(PlayoutReport::Started { response }));
         }
         self.played.push(frame.due, &frame.samples);
+        self.recording.sent(now, &frame.samples, self.rate);
         let packet = self.output.packet(&frame.samples, now);
         let encoded = self::now();
         self.send(packet);
@@ -259,9 +275,11 @@ impl Transport for SipTransport {
             if let Some(place) = self.ready.iter().position(|event| !withheld(event))
                 && let Some(event) = self.ready.remove(place)
             {
+                self.recording.heard(now, &event);
                 return event;
             }
-            let playout = self.playout.next_deadline().filter(|_| self.media.sends);
+            let playout = self.playout.next_deadline();
+            let playout = playout.filter(|_| self.media.sends && !self.recording.is_announcing());
             let input = self.input.due().filter(|_| accept_input);
             let due = [playout, self.silence_due(), input].into_iter().flatten().min();
             let clock = async {
@@ -372,17 +390,6 @@ impl Transport for SipTransport {
 impl Drop for SipTransport {
     fn drop(&mut self) {
         self.input.count();
-    }
-}
-
-/// Publishes the call's events to its sidebands until it ends.
-async fn publish(mut events: mpsc::Receiver<OutboundMessage>, publisher: Publisher) {
-    while let Some(message) = events.recv().await {
-        match message {
-            OutboundMessage::Event(kind, text) => publisher.publish(kind, &text),
-            OutboundMessage::Close(..) => return,
-            OutboundMessage::OpusFrame(_) | OutboundMessage::Ping => {}
-        }
     }
 }
 

@@ -26,6 +26,8 @@ use super::messages::{Mark, Payload, ProviderMessage, RATE, StreamMessage, Strea
 use super::stream::{AudibleReport, QueuedMessage, now, write};
 use crate::call::{CallEnd, OutboundMessage, Transport, TransportError, TransportEvent};
 use crate::metrics::{DropCause, Metrics};
+use crate::recording::call_recorder::CallRecorder;
+use crate::transport::announced::AnnouncedRecording;
 use crate::transport::ping_limit::PingLimit;
 use crate::transport::sideband::{CommandReceiver, Sidebands, sidebands};
 use crate::transport::websocket::{FrameFault, fault, is_overflow};
@@ -71,6 +73,7 @@ pub struct TelephonyTransport<R> {
     last_input: Option<Instant>,
     pings: PingLimit,
     unreadable: u32,
+    recording: AnnouncedRecording,
 }
 
 impl<R> TelephonyTransport<R> {
@@ -111,6 +114,7 @@ impl<R> TelephonyTransport<R> {
             last_input: None,
             pings: PingLimit::new(tokio::time::Instant::now()),
             unreadable: 0,
+            recording: AnnouncedRecording::default(),
         };
         (transport, writer)
     }
@@ -118,6 +122,17 @@ impl<R> TelephonyTransport<R> {
     /// Returns the handle that attaches sideband clients to the call.
     pub fn sidebands(&self) -> Sidebands {
         self.sidebands.clone()
+    }
+
+    /// Records the call, after a tone, which the provider plays before anything else.
+    pub fn record(&mut self, recorder: CallRecorder) {
+        self.recording = AnnouncedRecording::new(recorder, RATE);
+        let mut at = now();
+        while let Some(frame) = self.recording.announce(at) {
+            at += FRAME;
+            let payload = STANDARD.encode(pcm::encode_mulaw(&frame));
+            self.queue(StreamMessage::Media { media: Payload { payload } }, None);
+        }
     }
 
     /// Adds a client event before those of the sidebands.
@@ -159,6 +174,7 @@ impl<R> TelephonyTransport<R> {
         if frame.first {
             self.ready.push_back(TransportEvent::Playout(PlayoutReport::Started { response }));
         }
+        self.recording.sent(now, &frame.samples, RATE);
         let payload = STANDARD.encode(pcm::encode_mulaw(&frame.samples));
         let audible = self.audible < Some(response) && is_audible(&frame.samples);
         let report = audible.then(|| AudibleReport {
@@ -296,6 +312,7 @@ impl<R: Stream<Item = Result<Message, axum::Error>> + Unpin + Send> Transport fo
                 }
             };
             if let Some(event) = self.read(message) {
+                self.recording.heard(self.last_message, &event);
                 return event;
             }
         }

@@ -5,5 +5,6 @@ mod calls_out;
 mod control;
 mod hostile;
 mod peers;
+pub mod recorded;
 mod registration;
 mod telephone;
