@@ -117,7 +117,7 @@ const GATEWAY_MAY_NAME: &[(&str, &[&str])] = &[
     ("call_command", &["arguments", "cli", "offline", "user_error"]),
     ("call", &["budget", "headroom", "long_work", "metrics", "telemetry", "turn_judge"]),
     ("check_command", &["arguments", "cli", "config", "server", "start_log", "user_error"]),
-    ("cluster", &["config"]),
+    ("cluster", &["auth", "config"]),
     ("cli", &["auth", "config", "ids", "read_text"]),
     ("config", &["auth", "telemetry"]),
     ("headroom", &[]),
