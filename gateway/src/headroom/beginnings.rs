@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// Time in which at most as many calls begin as the machine carries.
-const FILLS: Duration = Duration::from_secs(5);
+const FILLS: Duration = Duration::from_secs(10);
 /// Share of the calls that the machine carries that may begin at one moment, and the least number.
 const AT_ONCE: f64 = 0.25;
 const LEAST_AT_ONCE: f64 = 8.0;

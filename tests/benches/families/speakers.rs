@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use repartee_engine::measure::{MeasuredTurn, StageMeasurement, TurnReport, measure};
-use repartee_engine::{EngineConfig, Source, Synthetic, WeightPolicy};
+use repartee_engine::{EngineConfig, Source, Synthetic, Timeouts, WeightPolicy};
 use repartee_report::ReportRow;
 use repartee_tests::side_by_side::reference;
 use repartee_tests::tools::root;
@@ -167,6 +167,8 @@ impl SpeakerCase {
             session_tokens: 512,
             threads: Some(threads),
             weights: self.weights,
+            // A block of Dynin-Omni takes minutes.
+            timeouts: Timeouts { stage_s: 600, ..Timeouts::default() },
             ..EngineConfig::default()
         }
     }
