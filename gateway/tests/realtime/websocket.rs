@@ -1,14 +1,16 @@
-//! Functions, out-of-band responses, speculation and silence, over the websocket.
+//! Functions, out-of-band responses, speculation, silence and who interrupts, over the websocket.
 
 use std::sync::Arc;
 
+use repartee::config::BargeInSetting;
 use repartee_engine_api::Command;
+use repartee_media::sound_file;
 use repartee_testkit::scripted::{Script, ScriptedResponse};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use repartee_gateway_testkit::http::send;
-use repartee_gateway_testkit::{Running, find, kinds, question, silence};
+use repartee_gateway_testkit::{PATIENCE, Running, find, kinds, question, silence};
 
 #[tokio::test]
 async fn a_function_result_is_spoken() {
@@ -171,4 +173,37 @@ async fn the_idle_timeout_triggers_a_response() {
         ]
     );
     assert_eq!(find(&events, "response.output_text.done")["text"], "I heard 5000 ms.");
+}
+
+/// Loads a recording of `tests/interruptions` at 24 kHz: `from_ms` and the duration of its part.
+fn recording(file: &str, from_ms: usize, ms: usize) -> Vec<f32> {
+    let path = format!("{}/../tests/interruptions/{file}", env!("CARGO_MANIFEST_DIR"));
+    let sound = sound_file::read(&std::fs::read(path).unwrap()[..], 24_000, PATIENCE).unwrap();
+    sound[from_ms * 24..(from_ms + ms) * 24].to_vec()
+}
+
+#[tokio::test]
+async fn a_command_interrupts_and_a_backchannel_does_not() {
+    // The client has half a minute of the answer, whatever it hears meanwhile.
+    let server = Running::start_with(Script { frames: 400, ..Script::default() }, |config| {
+        config.turns.barge_in = BargeInSetting::Balanced;
+    })
+    .await;
+    let mut client = server.connect().await;
+    client.speak(&question(), 480).await;
+    client.until("response.done").await;
+    let mut listening = silence(500);
+    for file in ["yeah-adam.wav", "mhm-lewis.wav", "right-nova.wav"] {
+        listening.extend(recording(file, 0, 200));
+        listening.extend(silence(1_500));
+    }
+    client.speak(&listening, 480).await;
+    let heard_s = (question().len() + listening.len()) as f64 / 24_000.0;
+    client.speak(&recording("starts/am_puck.opus", 7_456, 296), 480).await;
+    client.speak(&silence(1_500), 480).await;
+    let events = client.until("response.done").await;
+    let started: Vec<_> = events.iter().filter(|event| event["type"] == "input_audio_buffer.speech_started").collect();
+    assert_eq!(started.len(), 1, "{:?}", kinds(&events));
+    let start_s = started[0]["audio_start_ms"].as_f64().unwrap() / 1_000.0;
+    assert!((start_s - heard_s).abs() < 0.5, "the turn begins with the command: {start_s} s of {heard_s} s");
 }
