@@ -170,7 +170,8 @@ mod tests {
         assert_eq!(["cough", "throat", "breath", "laugh"].map(count), [6; 4]);
         for start in &starts {
             let ms = start.samples.len() / PER_MS;
-            assert!((150..=LONGEST_MS).contains(&ms), "{} of {} lasts {ms} ms", start.kind, start.voice);
+            // A person's groan is the shortest.
+            assert!((100..=LONGEST_MS).contains(&ms), "{} of {} lasts {ms} ms", start.kind, start.voice);
             assert!(start.samples.iter().all(|sample| sample.is_finite()));
         }
     }

@@ -110,7 +110,7 @@ fn calls_that_begin_count_before_they_load() {
 
 #[test]
 fn bursts_that_are_carried_refuse_nobody() {
-    // 80 callers come within five seconds. They connect and ask at once: for seconds the machine has twice the load that
+    // 80 callers come within ten seconds. They connect and ask at once: for seconds the machine has twice the load that
     // they are known for, and nothing is late.
     for calibrated in [0.6, 0.8, 1.0] {
         let mut scene = Scene::new();
@@ -118,7 +118,7 @@ fn bursts_that_are_carried_refuse_nobody() {
         for calls in 0..80_u32 {
             assert!(scene.admits(), "{calls} at {calibrated}");
             scene.begin();
-            scene.now += Duration::from_millis(62);
+            scene.now += Duration::from_millis(125);
             let measured = ONE.times(2.0 * f64::from(calls + 1)).zip(Load::default(), |load, _| load.min(1.05));
             scene.throttle.observe(measured, 0.6, 0.9, scene.now);
         }
@@ -127,15 +127,15 @@ fn bursts_that_are_carried_refuse_nobody() {
 
 #[test]
 fn callers_at_one_moment_begin_one_by_one() {
-    // A machine for 90 takes them in five seconds, not at once.
+    // A machine for 90 takes them in ten seconds, not at once.
     let mut scene = Scene::new();
     scene.throttle.calibrate(ONE);
     let admit = |scene: &mut Scene| (0..90).take_while(|_| scene.admits().then(|| scene.begin()).is_some()).count();
     assert_eq!(admit(&mut scene), 22);
-    for _ in 0..20 {
+    for _ in 0..32 {
         scene.now += Duration::from_millis(250);
         let admitted = admit(&mut scene);
-        assert!((3..=5).contains(&admitted) || scene.throttle.calls() >= 88, "{admitted}");
+        assert!((2..=3).contains(&admitted) || scene.throttle.calls() >= 88, "{admitted}");
     }
     assert!(scene.throttle.calls() >= 88, "{}", scene.throttle.calls());
     // A small machine takes a few at once.
@@ -168,8 +168,8 @@ fn floods_of_one_key_leave_beginnings_to_others() {
             scene.throttle.end(OTHER, scene.now);
         }
     }
-    // Half of 90 in five seconds, and of those at one moment.
-    assert!((180..=195).contains(&begun), "{begun}");
+    // Half of 90 in ten seconds, and of those at one moment.
+    assert!((95..=105).contains(&begun), "{begun}");
 }
 
 #[test]
@@ -303,9 +303,9 @@ impl Machine {
 
 #[test]
 fn a_burst_of_callers_fills_the_machine_only() {
-    // 160 callers within five seconds, to a server that has had none.
+    // 160 callers within ten seconds, to a server that has had none.
     let mut machine = Machine::new(1.0);
-    let admitted: usize = (0..50).map(|step| machine.pass(3 + step % 2)).sum();
+    let admitted: usize = (0..100).map(|step| machine.pass(1 + usize::from(step % 5 < 3))).sum();
     assert!((85..=CARRIED).contains(&admitted), "{admitted}");
     // Further ones come all the time.
     machine.passes(600, 4);
@@ -337,14 +337,14 @@ fn slow_overload_is_refused_without_flapping() {
 fn processors_that_others_use_carry_no_calls() {
     let mut machine = Machine::new(1.0);
     (machine.left, machine.noticed) = (0.5, 0.5);
-    let admitted = machine.passes(50, 4);
+    let admitted = machine.passes(100, 4);
     assert!((40..=45).contains(&admitted), "{admitted}");
 }
 
 #[test]
 fn a_neighbour_closes_within_seconds_until_it_ends() {
     let mut machine = Machine::new(1.0);
-    machine.passes(30, 2);
+    machine.passes(60, 1);
     machine.passes(100, 0);
     assert_eq!(machine.begun.len(), 60);
     // Another program takes half of the processors.
@@ -363,7 +363,7 @@ fn a_neighbour_closes_within_seconds_until_it_ends() {
 #[test]
 fn a_wrong_calibration_is_corrected_within_seconds() {
     let mut machine = Machine::new(2.0);
-    let admitted = machine.passes(50, 4);
+    let admitted = machine.passes(80, 4);
     assert!((40..=50).contains(&admitted), "{admitted}");
     machine.passes(300, 4);
     assert!(machine.begun.len() >= 75 && machine.fullest <= 1.1, "{} {}", machine.begun.len(), machine.fullest);
