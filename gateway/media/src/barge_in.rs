@@ -5,7 +5,7 @@
 //! still present at [`DECISION_TIME`], but too soft for a verdict, has until `LATEST`. A caller who takes a breath and starts again
 //! interrupts sooner the second time.
 //!
-//! With the network ([`super::interruption_net`]) a short voice interrupts where it sounds like a command. A playback that cannot pause plays
+//! With the network (`interruption_net`) a short voice interrupts where it sounds like a command. A playback that cannot pause plays
 //! on until it is sure, until the voice has gone on for some time, or until it has ended.
 
 use std::time::Duration;
