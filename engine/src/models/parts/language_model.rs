@@ -125,14 +125,12 @@ impl<O: Ops> LanguageModel<O> {
         self.vocabulary().div_ceil(8)
     }
 
-    /// Holds the rows `at` of logits, or all of them, to ids: `bytes` has the bit sets of these rows, one byte an entry. Other
-    /// rows stay.
-    pub fn hold(&self, ops: &O, logits: O::T, at: Option<&O::Index>, bytes: &O::Index) -> O::T {
+    /// Holds the rows `at` of logits to ids: `bytes` has the bit sets of these rows, one byte an entry. Other rows stay.
+    pub fn hold(&self, ops: &O, logits: O::T, at: &O::Index, bytes: &O::Index) -> O::T {
         let columns = self.mask_bytes() * 8;
         let penalties = ops.reshape(ops.embed_at(&self.penalties, bytes), columns);
         let penalties =
             if columns == self.vocabulary() { penalties } else { ops.narrow(&penalties, 0, self.vocabulary()) };
-        let Some(at) = at else { return ops.add(logits, &penalties) };
         let held = ops.add(ops.gather_at(&logits, at), &penalties);
         ops.scatter_at(logits, at, &held)
     }

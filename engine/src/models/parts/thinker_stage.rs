@@ -128,8 +128,6 @@ pub struct ThinkerSections {
     /// Rows of logits that are held to a form, and the bytes of the bit sets of their ids.
     held_at: SpecSection,
     held: SpecSection,
-    /// True if every sampled row is held.
-    all_held: bool,
 }
 
 impl<O: Device> CausalLm<O> for ThinkerLm<O> {
@@ -226,7 +224,6 @@ impl<O: Device> CausalLm<O> for ThinkerLm<O> {
             params: layout.samples(shape.sampled),
             held_at: layout.list(shape.held),
             held: layout.list(shape.held * self.part.thinker.mask_bytes()),
-            all_held: shape.held == shape.sampled,
         }
     }
 
@@ -273,8 +270,7 @@ impl<O: Device> CausalLm<O> for ThinkerLm<O> {
         if let Some(last) = last {
             let mut logits = self.part.thinker.logits(ops, &x, last);
             if sections.held_at.capacity() > 0 {
-                let at = (!sections.all_held).then(|| index(sections.held_at));
-                logits = self.part.thinker.hold(ops, logits, at.as_ref(), &index(sections.held));
+                logits = self.part.thinker.hold(ops, logits, &index(sections.held_at), &index(sections.held));
             }
             outputs.ids.push(ops.sample_at(
                 &logits,
