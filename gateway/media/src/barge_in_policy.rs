@@ -1,6 +1,6 @@
 //! Policies of interruptions: how sure the network has to be, and how long it may take.
 //!
-//! The recipe's step `choose` prints what these thresholds make of speakers that neither train nor judge (models/interruptions/recipe).
+//! They were chosen on speakers that neither train nor judge, in a finer grid than the recipe's step `choose` prints (models/interruptions).
 
 use std::time::Duration;
 

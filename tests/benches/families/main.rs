@@ -274,7 +274,7 @@ fn main() -> Result<()> {
     for case in CASES.iter().filter(|case| wanted(case.name, case.usual)) {
         rows.extend(case.measure(threads)?);
     }
-    for case in speakers::CASES.iter().filter(|case| wanted(case.name, true)) {
+    for case in speakers::CASES.iter().filter(|case| wanted(case.name, case.usual)) {
         rows.extend(case.measure(threads)?);
     }
     if wanted(mimo::NAME, true) {

@@ -31,6 +31,8 @@ pub struct SpeakerCase {
     sound: (&'static [&'static str], &'static str),
     peer: Option<Peer>,
     aims: &'static str,
+    /// True if it is measured when no name is given; others take many minutes.
+    pub usual: bool,
 }
 
 /// Script of a peer.
@@ -61,6 +63,7 @@ pub const CASES: &[SpeakerCase] = &[
         sound: (&["detokenizer"], "detokenizer for a second of sound"),
         peer: None,
         aims: "aims: RTF 0.6, first sound 600 ms after 5 s of speech",
+        usual: true,
     },
     SpeakerCase {
         name: "lfm2.5-bf16",
@@ -76,6 +79,7 @@ pub const CASES: &[SpeakerCase] = &[
             note: "the peer is transformers' Lfm2 layers with a head, without the codes of a frame",
         }),
         aims: "the same bytes as the peer's",
+        usual: true,
     },
     SpeakerCase {
         name: "cosyvoice3-bf16",
@@ -87,6 +91,7 @@ pub const CASES: &[SpeakerCase] = &[
         sound: FLOW,
         peer: FLOW_PEER,
         aims: "aims: RTF 1.6, first sound 1.7 s",
+        usual: true,
     },
     SpeakerCase {
         name: "cosyvoice3-int8",
@@ -98,6 +103,7 @@ pub const CASES: &[SpeakerCase] = &[
         sound: FLOW,
         peer: None,
         aims: "aims: RTF 1.0, first sound 1.7 s",
+        usual: true,
     },
     SpeakerCase {
         name: "ming-bf16",
@@ -113,6 +119,7 @@ pub const CASES: &[SpeakerCase] = &[
             note: "the peer is a step of transformers' Qwen2 and the derivation's solve",
         }),
         aims: "no aim",
+        usual: true,
     },
     SpeakerCase {
         name: "fun-audio-chat-int4",
@@ -124,6 +131,7 @@ pub const CASES: &[SpeakerCase] = &[
         sound: FLOW,
         peer: None,
         aims: "no aim",
+        usual: true,
     },
     SpeakerCase {
         name: "covo-audio-int4",
@@ -135,6 +143,7 @@ pub const CASES: &[SpeakerCase] = &[
         sound: (&["flow", "bigvgan"], "flow and vocoder for a second of sound"),
         peer: None,
         aims: "no aim",
+        usual: false,
     },
     SpeakerCase {
         name: "dynin-omni-cut",
@@ -146,6 +155,7 @@ pub const CASES: &[SpeakerCase] = &[
         sound: (&["uvits"], "vocoder for a second of sound"),
         peer: None,
         aims: "no aim",
+        usual: false,
     },
 ];
 
