@@ -12,6 +12,7 @@
 //! - [`remote_family`]: a family whose language model is outside of the engine
 //! - [`speech`]: fixtures of Qwen3-TTS, and edited copies of their checkpoints
 //! - [`spelling`]: a family of one stage that speaks its prompt in reverse
+//! - [`stage_runs`]: a stage that is run alone
 //! - [`text_family`]: a family that answers with text alone
 //! - [`tone_recogniser`]: a recogniser that hears words in tones
 //! - [`toy_family`]: the family that docs/families.md walks through
@@ -28,6 +29,7 @@ pub mod other_family;
 pub mod remote_family;
 pub mod speech;
 pub mod spelling;
+pub mod stage_runs;
 pub mod text_family;
 pub mod tone_recogniser;
 pub mod toy_family;

@@ -15,12 +15,11 @@ use std::path::{Path, PathBuf};
 
 use repartee_checkpoint::pickle::PickleValue;
 use repartee_engine::internals::cosyvoice3::CosyVoice3;
-use repartee_engine::internals::{
-    BatchEntry, Checkpoint, Element, Model, Outbox, ResponseParams, Stage, StageEnd, StageItem, load_model,
-};
+use repartee_engine::internals::{Checkpoint, Element, Model, ResponseParams, StageEnd, StageItem, load_model};
 use repartee_engine::{EngineConfig, Source, WeightPolicy};
 use repartee_engine_api::{AnswerForm, Role};
 use repartee_engine_testkit::speech::copy;
+use repartee_engine_testkit::stage_runs::run_stage;
 use repartee_engine_testkit::{Expected, difference, folder};
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::{Ops, SequenceRows};
@@ -69,23 +68,6 @@ fn params(voice: &str, streamed: bool) -> ResponseParams {
     }
 }
 
-/// Runs a stage of slot 1 over items, each given once the stage has nothing to do; returns what it gives.
-fn run(stage: &mut dyn Stage, items: Vec<StageItem>) -> Vec<StageItem> {
-    let mut out = Outbox::new();
-    for item in items {
-        stage.accept(1, item, &mut out);
-        loop {
-            let rows = stage.runnable_rows(1).rows.min(stage.max_rows());
-            if rows == 0 {
-                break;
-            }
-            stage.launch(&[BatchEntry { slot: 1, rows }], &mut out);
-            stage.collect(&mut out);
-        }
-    }
-    out.into_iter().map(|(_, item)| item).collect()
-}
-
 /// Items of a response with `items` between its beginning and its end.
 fn response(params: ResponseParams, items: impl IntoIterator<Item = StageItem>) -> Vec<StageItem> {
     let begin = StageItem::Begin(params);
@@ -102,18 +84,18 @@ fn said(model: &mut Model, expected: &Expected, name: &str, voice: &str, instruc
     let elements = ids.into_iter().map(|id| Element::token(Role::System, id)).collect();
     let context = StageItem::Context { from: 0, elements };
     let text = expected.ids(&format!("{name}.text")).0.into_iter().map(StageItem::Token);
-    let items = std::iter::once(context).chain(response(params(voice, streamed), text)).collect();
-    let given = run(model.stages[1].as_mut(), items);
+    let items = std::iter::once(context).chain(response(params(voice, streamed), text));
+    let given = run_stage(model.stages[1].as_mut(), items);
     assert!(matches!(given.last(), Some(StageItem::End(StageEnd::Stop))), "{given:?}");
     let code = |item: StageItem| if let StageItem::Codes(codes) = item { codes } else { Vec::new() };
-    run(model.stages[1].as_mut(), vec![StageItem::Rewind { to: 0 }]);
+    run_stage(model.stages[1].as_mut(), vec![StageItem::Rewind { to: 0 }]);
     given.into_iter().flat_map(code).collect()
 }
 
 /// Mel frames of codes.
 fn frames(model: &mut Model, voice: &str, codes: &[u32]) -> Vec<f32> {
     let codes = codes.iter().map(|&code| StageItem::Codes(vec![code]));
-    let given = run(model.stages[2].as_mut(), response(params(voice, false), codes));
+    let given = run_stage(model.stages[2].as_mut(), response(params(voice, false), codes));
     let frame = |item| if let StageItem::Latents { rows, .. } = item { rows } else { Vec::new() };
     given.into_iter().flat_map(frame).collect()
 }
@@ -122,7 +104,7 @@ fn frames(model: &mut Model, voice: &str, codes: &[u32]) -> Vec<f32> {
 fn samples(model: &mut Model, mel: &[f32], width: usize, piece: usize) -> Vec<f32> {
     let latents =
         mel.chunks(width * piece).map(|rows| StageItem::Latents { rows: rows.to_vec(), count: rows.len() / width });
-    let given = run(model.stages[3].as_mut(), response(params("vector", false), latents));
+    let given = run_stage(model.stages[3].as_mut(), response(params("vector", false), latents));
     let sound = |item| if let StageItem::Samples(samples) = item { samples } else { Vec::new() };
     given.into_iter().flat_map(sound).collect()
 }

@@ -9,10 +9,11 @@ use repartee_engine::internals::cosyvoice3::{Cloner, Config, Encoders, SharedVoi
 use repartee_engine::internals::{Checkpoint, Model, Tokenizer, Voices};
 use repartee_engine_api::Recording;
 use repartee_engine_testkit::speech::copy;
+use repartee_engine_testkit::stage_runs::run_stage;
 use repartee_engine_testkit::{Expected, difference};
 use repartee_kernels::cpu::Cpu;
 
-use super::{TOLERANCE, checkpoint, frames, load, response, run, said};
+use super::{TOLERANCE, checkpoint, frames, load, response, said};
 
 /// Name of the fixture.
 const VOICE: &str = "cosyvoice3_voice";
@@ -173,7 +174,7 @@ fn removed_voices_fail_alone() {
     let before = said(&mut model, &expected, "vector", "mine0", "");
     assert!(!before.is_empty());
     assert!(model.voices.remove_voice("mine0") && !model.voices.remove_voice("vector"));
-    let items = run(model.stages[2].as_mut(), response(super::params("mine0", false), []));
+    let items = run_stage(model.stages[2].as_mut(), response(super::params("mine0", false), []));
     assert!(format!("{:?}", items[0]).contains("UnknownVoice"), "{items:?}");
     assert!(!frames(&mut model, "vector", &expected.ids("short.codes").0).is_empty());
 }

@@ -1,8 +1,9 @@
 //! Output of the stages equals the derivation's: text to clauses, clauses to latents, latents to samples.
 
-use repartee_engine::internals::{BatchEntry, Model, Outbox, ResponseParams, Stage, StageEnd, StageItem};
 use repartee_engine::internals::{Message, MessageKind};
+use repartee_engine::internals::{Model, Outbox, ResponseParams, StageEnd, StageItem};
 use repartee_engine_api::AnswerForm;
+use repartee_engine_testkit::stage_runs::run_stage;
 
 use super::*;
 
@@ -39,23 +40,6 @@ fn params() -> ResponseParams {
     }
 }
 
-/// Runs a stage of slot 1 over items, each given once the stage has nothing to do; returns what it gives.
-fn run(stage: &mut dyn Stage, items: impl IntoIterator<Item = StageItem>) -> Vec<StageItem> {
-    let mut out = Outbox::new();
-    for item in items {
-        stage.accept(1, item, &mut out);
-        loop {
-            let rows = stage.runnable_rows(1).rows.min(stage.max_rows());
-            if rows == 0 {
-                break;
-            }
-            stage.launch(&[BatchEntry { slot: 1, rows }], &mut out);
-            stage.collect(&mut out);
-        }
-    }
-    out.into_iter().map(|(_, item)| item).collect()
-}
-
 /// Items that the reader makes of a text with instructions.
 fn clauses(model: &mut Model, style: &str, text: &str) -> Vec<StageItem> {
     let message = |kind, text: &str| Message::text(kind, model.tokenizer.encode(text).unwrap());
@@ -63,7 +47,7 @@ fn clauses(model: &mut Model, style: &str, text: &str) -> Vec<StageItem> {
     let elements = model.template.render(&history, None, true);
     let response = Some(ResponseParams { max_tokens: u32::MAX, ..params() });
     let prompt = StageItem::Prompt { read: vec![false; elements.len()], elements, response };
-    run(model.stages[0].as_mut(), [prompt])
+    run_stage(model.stages[0].as_mut(), [prompt])
 }
 
 fn joined(items: &[StageItem]) -> Vec<f32> {
@@ -84,7 +68,7 @@ fn response(items: Vec<StageItem>) -> Vec<StageItem> {
 
 /// Samples of latents that arrive `piece` at a time.
 pub fn samples(folder: &Path, latents: &[f32], piece: usize) -> Vec<f32> {
-    joined(&run(model(folder).stages[2].as_mut(), response(utterance(latents, piece))))
+    joined(&run_stage(model(folder).stages[2].as_mut(), response(utterance(latents, piece))))
 }
 
 #[test]
@@ -93,10 +77,10 @@ fn responses_equal_the_derivation() {
         let (expected, mut model) = (Expected::load(fixture.name), model(&fixture.checkpoint()));
         for (name, text, style) in RUNS {
             let clauses = clauses(&mut model, style, text);
-            let latents = run(model.stages[1].as_mut(), clauses);
+            let latents = run_stage(model.stages[1].as_mut(), clauses);
             let patches = latents.iter().filter(|item| matches!(item, StageItem::Latents { .. })).count();
             assert_eq!(patches as u64, expected.facts["runs"][name]["patches"].as_u64().unwrap(), "{name}");
-            let sound = run(model.stages[2].as_mut(), latents);
+            let sound = run_stage(model.stages[2].as_mut(), latents);
             assert!(matches!(sound.last(), Some(StageItem::End(StageEnd::Stop))), "{sound:?}");
             let found = difference(&joined(&sound), &expected.tensor(&format!("{name}.samples")).0);
             println!("{} {name}: {patches} patches, samples {found:.1e}", fixture.name);
@@ -121,13 +105,13 @@ fn any_split_equals_one_decode() {
     let both = |sizes: [usize; 2]| {
         response(utterance(&latents, sizes[0]).into_iter().chain(utterance(&last, sizes[1])).collect())
     };
-    let found = joined(&run(model.stages[2].as_mut(), both([5, 1000])));
+    let found = joined(&run_stage(model.stages[2].as_mut(), both([5, 1000])));
     assert!(found == [whole.clone(), samples(&fixture.checkpoint(), &last, 2)].concat());
     let mut out = Outbox::new();
     for item in both([1000, 3]) {
         model.stages[2].accept(1, item, &mut out);
     }
-    let rest = joined(&run(model.stages[2].as_mut(), [StageItem::TextPause]));
+    let rest = joined(&run_stage(model.stages[2].as_mut(), [StageItem::TextPause]));
     assert!(rest == found, "{} and {} samples", rest.len(), found.len());
 }
 
@@ -161,9 +145,9 @@ fn odd_texts_are_spoken_or_silent() {
         ("x".repeat(20_000), 80),
     ] {
         let clauses = clauses(&mut model, "", &text);
-        let latents = run(model.stages[1].as_mut(), clauses);
+        let latents = run_stage(model.stages[1].as_mut(), clauses);
         let ends = latents.iter().filter(|item| matches!(item, StageItem::TextPause)).count();
-        let sound = run(model.stages[2].as_mut(), latents);
+        let sound = run_stage(model.stages[2].as_mut(), latents);
         assert!(matches!(sound.last(), Some(StageItem::End(_))), "{sound:?}");
         let start: String = text.chars().take(9).collect();
         // Letters without a space become clauses of bytes, each cut at the same number of tokens.
@@ -176,7 +160,7 @@ fn odd_texts_are_spoken_or_silent() {
 fn long_clauses_become_utterances() {
     let mut model = model(&FIXTURES[0].checkpoint());
     let clause = StageItem::Clause("x".repeat(600));
-    let items = run(model.stages[1].as_mut(), response(vec![clause]));
+    let items = run_stage(model.stages[1].as_mut(), response(vec![clause]));
     let ends = items.iter().filter(|item| matches!(item, StageItem::TextPause)).count();
     assert_eq!(ends, 3, "256 tokens at a time");
     assert!(matches!(items.last(), Some(StageItem::End(_))));
@@ -190,7 +174,7 @@ fn long_instructions_are_a_typed_error() {
         ids.into_iter().map(|id| repartee_engine::internals::Element::token(repartee_engine_api::Role::System, id));
     let context = StageItem::Context { from: 0, elements: elements.collect() };
     let clause = StageItem::Clause("one two".to_owned());
-    let items = run(model.stages[1].as_mut(), std::iter::once(context).chain(response(vec![clause])));
+    let items = run_stage(model.stages[1].as_mut(), std::iter::once(context).chain(response(vec![clause])));
     let failed =
         |item: &StageItem| matches!(item, StageItem::Fail(repartee_engine_api::SessionError::ContextFull { .. }));
     assert!(items.iter().any(failed), "{items:?}");
