@@ -89,6 +89,6 @@ pub use proxies::{Proxies, Proxy, ProxyError};
 pub use request::{ChatMessage, ChatRequest, FunctionTool, MaxTokensField, RequestError, ToolChoice};
 pub use retry::RetryPolicy;
 pub use stream::ChatStream;
-pub use tls::TrustError;
+pub use tls::{TrustError, client_config};
 pub use tool_call::ToolCall;
 pub use url_parts::UrlError;

@@ -6,7 +6,10 @@ use std::sync::Arc;
 
 use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{AlertDescription, CertificateError, ClientConfig, InvalidMessage, PeerIncompatible, RootCertStore};
+use rustls::{
+    AlertDescription, CertificateError, ClientConfig, InvalidMessage, PeerIncompatible, RootCertStore,
+    SupportedProtocolVersion,
+};
 use thiserror::Error;
 use tokio_rustls::TlsConnector;
 
@@ -42,6 +45,21 @@ pub enum TrustError {
 
 /// Creates the connector that trusts the system's certificates and those of a file, if one is given.
 pub(crate) fn tls_connector(extra: Option<&Path>) -> Result<TlsConnector, TrustError> {
+    // Another crate of the program may have 1.2 compiled in.
+    let mut config = client_config(extra, &[&rustls::version::TLS13])?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
+/// Creates the settings of a client that trusts the system's certificates and those of a file, if one is given.
+///
+/// # Errors
+///
+/// See [`TrustError`].
+pub fn client_config(
+    extra: Option<&Path>,
+    versions: &[&'static SupportedProtocolVersion],
+) -> Result<ClientConfig, TrustError> {
     let mut roots = RootCertStore::empty();
     let found = rustls_native_certs::load_native_certs();
     // Certificates of kinds that are not supported are skipped; a handshake fails if one is needed.
@@ -57,13 +75,10 @@ pub(crate) fn tls_connector(extra: Option<&Path>) -> Result<TlsConnector, TrustE
         return Err(TrustError::NoCertificates(reasons));
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = ClientConfig::builder_with_provider(provider)
-        // Another crate of the program may have 1.2 compiled in.
-        .with_protocol_versions(&[&rustls::version::TLS13])?
+    Ok(ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(versions)?
         .with_root_certificates(roots)
-        .with_no_client_auth();
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(TlsConnector::from(Arc::new(config)))
+        .with_no_client_auth())
 }
 
 fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TrustError> {

@@ -1,6 +1,5 @@
 //! All calls of the user agent: commands, responses of other sides, and timers.
 
-use core::net::SocketAddr;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Instant;
@@ -11,6 +10,7 @@ use ipnet::IpNet;
 use crate::call::{Call, CallKey, MAX_OPEN, OpenRequest, Phase, RequestKind};
 use crate::dial::{Dial, TrunkSettings};
 use crate::event::{EndReason, SipEvent, SipOutput};
+use crate::hop::{Hop, SignalTransport};
 use crate::message::{FirstLine, Message};
 use crate::registration::{RegistrarSettings, Registration, RegistrationNews};
 use crate::reply::{ALLOW, Refusal, Reply, reply};
@@ -20,8 +20,8 @@ use crate::sound::{CallMedia, LocalSound};
 /// Settings of a user agent.
 #[derive(Debug, Clone)]
 pub struct AgentSettings {
-    /// Address that other sides reach us at.
-    pub local: SocketAddr,
+    /// Addresses that other sides reach us at, at most one by each transport.
+    pub local: Vec<Hop>,
     /// Networks of those who may call. Empty for nobody.
     pub peers: Vec<IpNet>,
     /// Maximum number of calls, those included that ring, and those that ended within 32 s if there is room.
@@ -82,15 +82,15 @@ impl UserAgent {
             counts: AgentCounts::default(),
         };
         if let Some(registrar) = agent.settings.registrar.clone() {
-            let (call_id, tag, local) = (agent.draw(), agent.draw(), agent.settings.local);
+            let (call_id, tag, local) = (agent.draw(), agent.draw(), agent.local(registrar.address.transport));
             agent.registration = Some(Registration::new(registrar, local, call_id, tag, now));
         }
         agent.note_timers();
         agent
     }
 
-    /// Takes a datagram that came from `from`.
-    pub fn receive(&mut self, datagram: &Bytes, from: SocketAddr, now: Instant) {
+    /// Takes a datagram, or a message of a connection, that came from `from`.
+    pub fn receive(&mut self, datagram: &Bytes, from: Hop, now: Instant) {
         // Such datagrams only keep the path open.
         if datagram.iter().all(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
             return;
@@ -112,7 +112,8 @@ impl UserAgent {
     ///
     /// The call was cancelled meanwhile.
     pub fn accept(&mut self, key: CallKey, sound: LocalSound, now: Instant) -> Result<CallMedia, UnknownCall> {
-        let headers = vec![self.contact(), ("Allow", ALLOW.to_owned())];
+        let from = self.calls.get(&key).and_then(|call| call.invite.as_ref()).ok_or(UnknownCall)?.from;
+        let headers = vec![self.contact(from.transport), ("Allow", ALLOW.to_owned())];
         let call = self.calls.get_mut(&key).filter(|call| call.phase == Phase::Ringing).ok_or(UnknownCall)?;
         let invite = call.invite.as_mut().ok_or(UnknownCall)?;
         call.phase = Phase::Accepted;
@@ -162,7 +163,8 @@ impl UserAgent {
     ///
     /// The call is not confirmed, or too many requests are open.
     pub fn transfer(&mut self, key: CallKey, target: &str, now: Instant) -> Result<(), UnknownCall> {
-        let headers = [self.contact(), ("Refer-To", format!("<{target}>"))];
+        let transport = self.calls.get(&key).ok_or(UnknownCall)?.dialog.hop.transport;
+        let headers = [self.contact(transport), ("Refer-To", format!("<{target}>"))];
         self.request(key, RequestKind::Refer, &headers, now)?;
         self.note_timers();
         Ok(())
@@ -236,7 +238,7 @@ impl UserAgent {
         self.counts
     }
 
-    fn on_response(&mut self, status: u16, message: &Message, from: SocketAddr, now: Instant) {
+    fn on_response(&mut self, status: u16, message: &Message, from: Hop, now: Instant) {
         let ours = self.branch();
         let registration = self.registration.as_mut().filter(|registration| registration.address() == from);
         if let Some((bytes, news)) =
@@ -250,7 +252,7 @@ impl UserAgent {
         let branch = message.branch();
         let is_open = |call: &Call| call.open.iter().position(|request| request.branch == branch);
         let found = self.calls.iter().find_map(|(key, call)| is_open(call).map(|place| (*key, place)));
-        let Some((key, place)) = found.filter(|_| self.is_peer(from) || self.is_trunk(from)) else { return };
+        let Some((key, place)) = found.filter(|_| self.may_connect(from.address)) else { return };
         // A provisional response says only that the other side is there.
         if status < 200 {
             return;
@@ -280,7 +282,7 @@ impl UserAgent {
         call.phase = Phase::Refused;
         let parts = Reply { tag: Some(&call.dialog.tag), headers: refusal.headers(), description: None };
         invite.response = reply(&invite.request, invite.from, refusal.status, &parts);
-        invite.resend = Some(Resend::new(now));
+        invite.resend = Some(Resend::over(invite.to.transport, now));
         let (to, response) = (invite.to, invite.response.clone());
         self.send(to, response);
     }
@@ -311,7 +313,8 @@ impl UserAgent {
         headers: &[(&'static str, String)],
         now: Instant,
     ) -> Result<(), UnknownCall> {
-        let (branch, local) = (self.branch(), self.settings.local);
+        let branch = self.branch();
+        let local = self.local(self.calls.get(&key).ok_or(UnknownCall)?.dialog.hop.transport);
         let may_send =
             |call: &&mut Call| matches!(call.phase, Phase::Confirmed | Phase::Accepted) && call.open.len() < MAX_OPEN;
         let call = self.calls.get_mut(&key).filter(may_send).ok_or(UnknownCall)?;
@@ -320,8 +323,9 @@ impl UserAgent {
             RequestKind::Refer => "REFER",
         };
         let bytes = call.dialog.request(method, &branch, local, headers);
-        call.open.push(OpenRequest { branch, kind, bytes: bytes.clone(), resend: Resend::new(now) });
         let hop = call.dialog.hop;
+        let resend = Resend::over(hop.transport, now);
+        call.open.push(OpenRequest { branch, kind, bytes: bytes.clone(), resend });
         self.send(hop, bytes);
         Ok(())
     }
@@ -331,22 +335,17 @@ impl UserAgent {
         self.by_dialog.retain(|_, of| *of != key);
     }
 
-    pub(crate) fn send(&mut self, to: SocketAddr, bytes: Bytes) {
-        self.output.push_back(SipOutput::Datagram(to, bytes));
+    pub(crate) fn send(&mut self, to: Hop, bytes: Bytes) {
+        self.output.push_back(SipOutput::Message(to, bytes));
     }
 
     pub(crate) fn event(&mut self, key: CallKey, event: SipEvent) {
         self.output.push_back(SipOutput::Event(key, event));
     }
 
-    pub(crate) fn is_peer(&self, address: SocketAddr) -> bool {
-        let ip = address.ip().to_canonical();
-        self.settings.peers.iter().any(|network| network.contains(&ip))
-    }
-
-    /// Our agent's address, for the other side's requests.
-    pub(crate) fn contact(&self) -> (&'static str, String) {
-        ("Contact", format!("<sip:{}>", self.settings.local))
+    /// Our agent's address by this transport, for the other side's requests.
+    pub(crate) fn contact(&self, transport: SignalTransport) -> (&'static str, String) {
+        ("Contact", self.local(transport).contact(""))
     }
 
     fn after_registration(&mut self, bytes: Option<Bytes>, news: Option<RegistrationNews>) {
@@ -354,6 +353,13 @@ impl UserAgent {
             let to = registration.address();
             self.send(to, bytes);
         }
+        self.output.extend(news.map(SipOutput::Registration));
+    }
+
+    /// Notes that the exchange cannot be reached over the connection to `hop`.
+    pub(crate) fn registration_lost(&mut self, hop: Hop, status: u16, now: Instant) {
+        let registration = self.registration.as_mut().filter(|registration| registration.address() == hop);
+        let news = registration.and_then(|registration| registration.lost(status, now));
         self.output.extend(news.map(SipOutput::Registration));
     }
 

@@ -1,12 +1,12 @@
 //! One call of the user agent: its transactions and its dialog.
 
-use core::net::SocketAddr;
 use std::time::Instant;
 
 use bytes::Bytes;
 use repartee_sdp::phone::PhoneOffer;
 
 use crate::dialog::Dialog;
+use crate::hop::Hop;
 use crate::message::Message;
 use crate::resend::{Due, GIVE_UP, Resend};
 use crate::sound::LocalSound;
@@ -38,8 +38,8 @@ pub(crate) enum Phase {
 pub(crate) struct InviteReply {
     pub request: Message,
     /// Address that it came from, and that of its responses.
-    pub from: SocketAddr,
-    pub to: SocketAddr,
+    pub from: Hop,
+    pub to: Hop,
     pub response: Bytes,
     /// Retransmission of a final response until it is confirmed.
     pub resend: Option<Resend>,
@@ -85,8 +85,8 @@ pub(crate) struct Call {
 /// Result of a call's timers.
 #[derive(Debug, Default)]
 pub(crate) struct Step {
-    /// Datagrams to send again.
-    pub again: Vec<(SocketAddr, Bytes)>,
+    /// Messages to send again.
+    pub again: Vec<(Hop, Bytes)>,
     /// The accepted call was never confirmed.
     pub unconfirmed: bool,
     /// Requests that nobody has answered.

@@ -1,12 +1,12 @@
 //! One call out until it is answered: its request, the credentials, the cancellation.
 
-use core::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use repartee_sdp::phone_offer;
 
 use crate::digest::{DigestRequest, challenge};
+use crate::hop::Hop;
 use crate::message::Message;
 use crate::reply::write_end;
 use crate::resend::{Due, GIVE_UP, Resend};
@@ -16,7 +16,7 @@ use crate::sound::LocalSound;
 #[derive(Clone)]
 pub struct TrunkSettings {
     /// Address of the trunk.
-    pub address: SocketAddr,
+    pub address: Hop,
     /// Domain of the numbers, and of the account.
     pub domain: String,
     /// Number or name that calls come from.
@@ -158,30 +158,31 @@ impl Dial {
     pub fn invite(
         &mut self,
         branch: String,
-        local: SocketAddr,
+        local: Hop,
         credentials: Option<(&'static str, String)>,
         now: Instant,
     ) -> Bytes {
         (self.branch, self.sequence) = (branch, self.sequence + 1);
         self.has_credentials = credentials.is_some();
-        let mut headers = vec![("Contact", format!("<sip:{local}>")), ("Allow", crate::reply::ALLOW.to_owned())];
+        let mut headers = vec![("Contact", local.contact("")), ("Allow", crate::reply::ALLOW.to_owned())];
         headers.extend(credentials);
         let mut text = self.head("INVITE", local, "");
         let offer = self.offer();
         write_end(&mut text, &headers, Some(&offer));
         let bytes = Bytes::from(text);
-        self.invite = Some((bytes.clone(), Resend::new(now)));
+        self.invite = Some((bytes.clone(), Resend::over(local.transport, now)));
         bytes
     }
 
     /// Writes what all of its requests begin with; `tag` is the other side's, as `;tag=…`.
-    fn head(&self, method: &str, local: SocketAddr, tag: &str) -> String {
+    fn head(&self, method: &str, local: Hop, tag: &str) -> String {
         let Self { target, branch, call_id, sequence, trunk: TrunkSettings { caller, domain, .. }, .. } = self;
         format!(
-            "{method} {target} SIP/2.0\r\nVia: SIP/2.0/UDP {local};rport;branch={branch}\r\nMax-Forwards: 70\r\n\
+            "{method} {target} SIP/2.0\r\n{via}Max-Forwards: 70\r\n\
              From: <sip:{caller}@{domain}>;tag={own}\r\nTo: <{target}>{tag}\r\nCall-ID: {call_id}\r\n\
              CSeq: {sequence} {method}\r\n",
             own = self.tag,
+            via = local.via(branch),
         )
     }
 
@@ -194,8 +195,13 @@ impl Dial {
         is_first
     }
 
+    /// True if the connection to `hop` took it along: the other side has said nothing.
+    pub fn is_lost_with(&self, hop: Hop) -> bool {
+        self.trunk.address == hop && self.invite.is_some()
+    }
+
     /// Takes a provisional response; returns a cancellation that waited for it.
-    pub fn on_provisional(&mut self, local: SocketAddr, now: Instant) -> Option<Bytes> {
+    pub fn on_provisional(&mut self, local: Hop, now: Instant) -> Option<Bytes> {
         self.invite = None;
         if self.phase == DialPhase::GivenUp { self.cancel(local, now) } else { None }
     }
@@ -210,7 +216,7 @@ impl Dial {
     }
 
     /// Writes the cancellation, once, and not before a provisional response (RFC 3261, 9.1).
-    pub fn cancel(&mut self, local: SocketAddr, now: Instant) -> Option<Bytes> {
+    pub fn cancel(&mut self, local: Hop, now: Instant) -> Option<Bytes> {
         if self.is_cancelled || self.invite.is_some() || self.phase == DialPhase::Over {
             return None;
         }
@@ -218,7 +224,7 @@ impl Dial {
         let mut text = self.head("CANCEL", local, "");
         write_end(&mut text, &[], None);
         let bytes = Bytes::from(text);
-        self.cancel = Some((bytes.clone(), Resend::new(now)));
+        self.cancel = Some((bytes.clone(), Resend::over(local.transport, now)));
         Some(bytes)
     }
 
@@ -228,7 +234,7 @@ impl Dial {
     }
 
     /// Takes a refusal; returns its confirmation.
-    pub fn refused(&mut self, message: &Message, local: SocketAddr) -> Bytes {
+    pub fn refused(&mut self, message: &Message, local: Hop) -> Bytes {
         let tag = message.to.tag.as_ref().map_or_else(String::new, |tag| format!(";tag={tag}"));
         let mut text = self.head("ACK", local, &tag);
         write_end(&mut text, &[], None);

@@ -1,10 +1,10 @@
 //! Dialog of a call (RFC 3261, 12): names, route and numbers of both sides, and requests within it.
 
-use core::net::SocketAddr;
 use std::fmt::Write as _;
 
 use bytes::Bytes;
 
+use crate::hop::Hop;
 use crate::message::Message;
 use crate::reply::write_end;
 
@@ -22,8 +22,10 @@ pub(crate) struct Dialog {
     target: String,
     /// Route of our requests.
     routes: Vec<String>,
-    /// Address of our requests' next hop.
-    pub hop: SocketAddr,
+    /// Our requests' next hop.
+    pub hop: Hop,
+    /// Address of the other side's agent, if it may take `hop`'s place: where that is a connection, which may end.
+    pub fallback: Option<Hop>,
     /// Number of our last request.
     sequence: u32,
     /// Number of the other side's last request.
@@ -32,7 +34,7 @@ pub(crate) struct Dialog {
 
 impl Dialog {
     /// Begins the dialog of a call that came in. `None` if the request names no agent.
-    pub fn of_request(request: &Message, tag: String, hop: SocketAddr) -> Option<Self> {
+    pub fn of_request(request: &Message, tag: String, (hop, fallback): (Hop, Option<Hop>)) -> Option<Self> {
         Some(Self {
             call_id: request.call_id.clone(),
             local: format!("{};tag={tag}", request.to.text),
@@ -41,13 +43,14 @@ impl Dialog {
             target: format!("{:?}", request.contact()?),
             routes: request.routes()?,
             hop,
+            fallback,
             sequence: 0,
             remote_sequence: request.sequence.cseq,
         })
     }
 
     /// Begins the dialog of a call out that `answer` answers.
-    pub fn of_answer(answer: &Message, hop: SocketAddr) -> Self {
+    pub fn of_answer(answer: &Message, (hop, fallback): (Hop, Option<Hop>)) -> Self {
         let to = &answer.to.text;
         let target = answer.contact().map(|contact| format!("{contact:?}"));
         Self {
@@ -60,6 +63,7 @@ impl Dialog {
             }),
             routes: reversed(answer.routes().unwrap_or_default()),
             hop,
+            fallback,
             sequence: answer.sequence.cseq,
             remote_sequence: 0,
         }
@@ -71,7 +75,7 @@ impl Dialog {
     }
 
     /// Writes the confirmation of the answer to a call out, from our address `local`.
-    pub fn acknowledge(&mut self, branch: &str, local: SocketAddr) -> Bytes {
+    pub fn acknowledge(&mut self, branch: &str, local: Hop) -> Bytes {
         // It has the number of the request.
         self.sequence = self.sequence.saturating_sub(1);
         self.request("ACK", branch, local, &[])
@@ -85,17 +89,10 @@ impl Dialog {
     }
 
     /// Writes a request within the dialog, from our address `local`.
-    pub fn request(
-        &mut self,
-        method: &str,
-        branch: &str,
-        local: SocketAddr,
-        headers: &[(&'static str, String)],
-    ) -> Bytes {
+    pub fn request(&mut self, method: &str, branch: &str, local: Hop, headers: &[(&'static str, String)]) -> Bytes {
         self.sequence += 1;
         // Writing to a string cannot fail.
-        let mut text =
-            format!("{method} {} SIP/2.0\r\nVia: SIP/2.0/UDP {local};rport;branch={branch}\r\n", self.target);
+        let mut text = format!("{method} {} SIP/2.0\r\n{}", self.target, local.via(branch));
         for route in &self.routes {
             let _ = write!(text, "Route: {route}\r\n");
         }

@@ -1,4 +1,4 @@
-//! Errors of datagrams.
+//! Errors of datagrams and connections.
 
 use thiserror::Error;
 
@@ -25,4 +25,18 @@ pub enum MessageError {
     /// A header is missing or cannot be read.
     #[error("the header {0} is missing, too long or cannot be read")]
     Field(&'static str),
+}
+
+/// Reason why a connection has to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum FramingError {
+    /// A message is larger than any is read.
+    #[error("a message has at most {MAX_BYTES} bytes")]
+    TooLarge,
+    /// The length of a body is missing, unreadable or said twice.
+    #[error("on a connection each message has one Content-Length")]
+    Length,
+    /// Bytes between two messages that are no line end.
+    #[error("between two messages there are line ends alone")]
+    Start,
 }

@@ -1,10 +1,9 @@
 //! Output of the user agent.
 
-use core::net::SocketAddr;
-
 use bytes::Bytes;
 
 use crate::call::CallKey;
+use crate::hop::Hop;
 use crate::registration::RegistrationNews;
 use crate::sound::CallMedia;
 
@@ -12,7 +11,7 @@ use crate::sound::CallMedia;
 #[derive(Debug, Clone)]
 pub struct Invitation {
     /// Address that it came from.
-    pub from: SocketAddr,
+    pub from: Hop,
     /// True if its sound will be encrypted.
     pub is_encrypted: bool,
     /// Headers of the request, as they are.
@@ -58,8 +57,8 @@ pub enum SipEvent {
 /// Output of the user agent.
 #[derive(Debug)]
 pub enum SipOutput {
-    /// A datagram to send.
-    Datagram(SocketAddr, Bytes),
+    /// A message to send. A request opens a connection where there is none; a response never does.
+    Message(Hop, Bytes),
     /// An event of a call.
     Event(CallKey, SipEvent),
     /// News of the registration.

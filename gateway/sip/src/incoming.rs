@@ -11,6 +11,7 @@ use crate::agent::UserAgent;
 use crate::call::{Call, CallKey, InviteReply, Phase};
 use crate::dialog::Dialog;
 use crate::event::{EndReason, Invitation, SipEvent};
+use crate::hop::Hop;
 use crate::message::Message;
 use crate::reply::{ALLOW, Refusal, Reply, reply, reply_address};
 
@@ -18,13 +19,13 @@ use crate::reply::{ALLOW, Refusal, Reply, reply, reply_address};
 const FULL_RETRY: Duration = Duration::from_secs(5);
 
 impl UserAgent {
-    pub(crate) fn on_request(&mut self, method: &Method, request: Message, from: SocketAddr, now: Instant) {
+    pub(crate) fn on_request(&mut self, method: &Method, request: Message, from: Hop, now: Instant) {
         if *method == Method::ACK {
             return self.on_ack(&request, from, now);
         }
         // A call out has its end and its changes from the trunk.
-        let is_within_ours = request.to.tag.is_some() && self.is_trunk(from);
-        if !self.is_peer(from) && !is_within_ours {
+        let is_within_ours = request.to.tag.is_some() && self.is_trunk(from.address);
+        if !self.is_peer(from.address) && !is_within_ours {
             self.counts.forbidden += 1;
             let reason = "this address is not among those that may call (sip.peers)";
             return self.refuse_at_door(&request, from, &Refusal::new(403, reason));
@@ -36,8 +37,11 @@ impl UserAgent {
             Method::INVITE => self.on_invite(request, from),
             Method::CANCEL => self.on_cancel(&request, from, now),
             Method::OPTIONS => {
-                let headers =
-                    vec![self.contact(), ("Allow", ALLOW.to_owned()), ("Accept", "application/sdp".to_owned())];
+                let headers = vec![
+                    self.contact(from.transport),
+                    ("Allow", ALLOW.to_owned()),
+                    ("Accept", "application/sdp".to_owned()),
+                ];
                 self.answer(&request, from, 200, headers, None);
             }
             Method::BYE | Method::UPDATE | Method::INFO | Method::NOTIFY => {
@@ -51,7 +55,7 @@ impl UserAgent {
     pub(crate) fn answer(
         &mut self,
         request: &Message,
-        from: SocketAddr,
+        from: Hop,
         status: u16,
         headers: Vec<(&'static str, String)>,
         description: Option<&str>,
@@ -62,15 +66,15 @@ impl UserAgent {
     }
 
     /// Refuses without keeping anything.
-    pub(crate) fn refuse_at_door(&mut self, request: &Message, from: SocketAddr, refusal: &Refusal) {
+    pub(crate) fn refuse_at_door(&mut self, request: &Message, from: Hop, refusal: &Refusal) {
         self.answer(request, from, refusal.status, refusal.headers(), None);
     }
 
-    pub(crate) fn not_allowed(&mut self, request: &Message, from: SocketAddr) {
+    pub(crate) fn not_allowed(&mut self, request: &Message, from: Hop) {
         self.answer(request, from, 405, vec![("Allow", ALLOW.to_owned())], None);
     }
 
-    fn on_invite(&mut self, request: Message, from: SocketAddr) {
+    fn on_invite(&mut self, request: Message, from: Hop) {
         let Some(remote_tag) = request.from.tag.clone() else {
             return self.refuse_at_door(&request, from, &Refusal::new(400, "From has no tag"));
         };
@@ -99,11 +103,7 @@ impl UserAgent {
             return self.refuse_at_door(&request, from, &refusal);
         }
         let tag = self.tag_of(&id.0, &id.1);
-        let contact = request.contact().map(|contact| contact.host_port);
-        let direct = contact.and_then(|host| Some(SocketAddr::new(host.ip()?, host.port.unwrap_or(5060))));
-        let is_direct = request.routes().is_some_and(|routes| routes.is_empty());
-        let hop = direct.filter(|hop| is_direct && self.is_peer(*hop)).unwrap_or(from);
-        let Some(dialog) = Dialog::of_request(&request, tag.clone(), hop) else {
+        let Some(dialog) = Dialog::of_request(&request, tag.clone(), self.next_hop(&request, from)) else {
             return self.refuse_at_door(
                 &request,
                 from,
@@ -111,7 +111,7 @@ impl UserAgent {
             );
         };
         let key = CallKey(self.draw_number());
-        let headers = vec![self.contact()];
+        let headers = vec![self.contact(from.transport)];
         let parts = Reply { tag: Some(&tag), headers, description: None };
         let (to, response) = (reply_address(&request, from), reply(&request, from, 180, &parts));
         let invitation = Invitation {
@@ -139,8 +139,14 @@ impl UserAgent {
     }
 
     /// Reads a request for a call, or says why there will be none.
-    fn read_invite(&self, request: &Message, from: SocketAddr) -> Result<PhoneOffer, Refusal> {
-        if from == self.settings.local {
+    fn read_invite(&self, request: &Message, from: Hop) -> Result<PhoneOffer, Refusal> {
+        let sent_by = &request.via.sent_by;
+        let origin = sent_by.ip().map(|ip| SocketAddr::new(ip, sent_by.port.unwrap_or(from.transport.port())));
+        let is_ours = |local: &Hop| {
+            local.address == from.address
+                || (Some(local.address) == origin && local.address.ip() == from.address.ip().to_canonical())
+        };
+        if self.settings.local.iter().any(is_ours) {
             return Err(Refusal::new(482, "the call comes from this server itself"));
         }
         if request.max_forwards() == Some(0) {
@@ -158,6 +164,19 @@ impl UserAgent {
         read_offer(&request.body)
     }
 
+    /// Next hop of our requests within a call that `message` begins or answers, and what may take its place.
+    pub(crate) fn next_hop(&self, message: &Message, from: Hop) -> (Hop, Option<Hop>) {
+        let host = message.contact().map(|contact| contact.host_port);
+        let direct = host.and_then(|host| {
+            let address = SocketAddr::new(host.ip()?, host.port.unwrap_or(from.transport.port()));
+            Some(Hop { address, ..from })
+        });
+        let is_direct = message.routes().is_some_and(|routes| routes.is_empty());
+        let direct = direct.filter(|hop| is_direct && self.may_connect(hop.address));
+        // A connection is the way that is known to be open.
+        if from.transport.is_reliable() { (from, direct) } else { (direct.unwrap_or(from), None) }
+    }
+
     /// Makes room for a call; false if all are needed.
     pub(crate) fn make_room(&mut self) -> bool {
         if self.calls.len() < self.settings.calls {
@@ -171,7 +190,7 @@ impl UserAgent {
         oldest.is_some()
     }
 
-    fn on_cancel(&mut self, request: &Message, from: SocketAddr, now: Instant) {
+    fn on_cancel(&mut self, request: &Message, from: Hop, now: Instant) {
         let id = (request.call_id.clone(), request.from.tag.clone().unwrap_or_default());
         let found = self.by_dialog.get(&id).copied();
         let is_same = |call: &&Call| call.asked().is_some_and(|asked| asked.sequence.cseq == request.sequence.cseq);
@@ -187,9 +206,11 @@ impl UserAgent {
     }
 
     /// Takes the confirmation of a final response.
-    fn on_ack(&mut self, request: &Message, from: SocketAddr, now: Instant) {
+    fn on_ack(&mut self, request: &Message, from: Hop, now: Instant) {
         let id = (request.call_id.clone(), request.from.tag.clone().unwrap_or_default());
-        let Some(key) = self.by_dialog.get(&id).copied().filter(|_| self.is_peer(from) || self.is_trunk(from)) else {
+        let Some(key) =
+            self.by_dialog.get(&id).copied().filter(|_| self.is_peer(from.address) || self.is_trunk(from.address))
+        else {
             return;
         };
         let Some(call) = self.calls.get_mut(&key) else { return };

@@ -1,4 +1,4 @@
-//! User agent of telephone calls over SIP (RFC 3261), on UDP. No I/O and no clock: (datagram or command, now) -> datagrams
+//! User agent of telephone calls over SIP (RFC 3261). No I/O and no clock: (datagram or command, now) -> datagrams
 //! and events.
 //!
 //! Messages are read by `ezk-sip-types`, within limits before it. Transactions and dialogs are here, because every table
@@ -6,14 +6,17 @@
 //!
 //! | file | content |
 //! |---|---|
+//! | `hop` | [`Hop`]: an address by a transport |
+//! | `framing` | [`Framing`]: messages on a connection |
 //! | `message` | [`Message`]: a datagram, read |
-//! | `error` | [`MessageError`] |
+//! | `error` | [`MessageError`], [`FramingError`] |
 //! | `reply` | responses to a request |
 //! | `dialog` | names, route and numbers of both sides of a call, and requests within it |
 //! | `bounds` | bounds of messages |
 //! | `resend` | times of retransmission |
 //! | `call` | one call of the user agent |
 //! | `agent` | [`UserAgent`]: all calls, their commands and timers |
+//! | `connections` | addresses of both sides, and connections that end |
 //! | `incoming` | requests that begin, cancel or probe |
 //! | `within` | requests within a call |
 //! | `outgoing`, `dial` | calls out, until they are answered |
@@ -24,11 +27,14 @@
 mod agent;
 mod bounds;
 mod call;
+mod connections;
 mod dial;
 mod dialog;
 mod digest;
 mod error;
 mod event;
+mod framing;
+mod hop;
 mod incoming;
 mod message;
 mod outgoing;
@@ -42,8 +48,10 @@ pub use agent::{AgentCounts, AgentSettings, UnknownCall, UserAgent};
 pub use bounds::{MAX_BYTES, MAX_LINES};
 pub use call::CallKey;
 pub use dial::{DialError, TrunkSettings};
-pub use error::MessageError;
+pub use error::{FramingError, MessageError};
 pub use event::{EndReason, Invitation, SipEvent, SipOutput};
+pub use framing::{Frame, Framing};
+pub use hop::{Hop, SignalTransport};
 pub use message::Message;
 pub use registration::{RegistrarSettings, RegistrationNews};
 pub use reply::Refusal;

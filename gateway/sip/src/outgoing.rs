@@ -11,6 +11,7 @@ use crate::call::{Call, CallKey, Phase};
 use crate::dial::{Dial, DialError, DialPhase};
 use crate::dialog::Dialog;
 use crate::event::SipEvent;
+use crate::hop::Hop;
 use crate::message::Message;
 use crate::sound::{CallMedia, LocalSound};
 
@@ -33,7 +34,8 @@ impl UserAgent {
             return Err(DialError::Full(trunk.calls));
         }
         let key = CallKey(self.draw_number());
-        let (call_id, tag, branch, local) = (self.draw(), self.draw(), self.branch(), self.settings.local);
+        let (call_id, tag, branch) = (self.draw(), self.draw(), self.branch());
+        let local = self.local(trunk.address.transport);
         let ring_until = now + trunk.ring;
         let mut dial = Dial::new(trunk, number, (call_id, tag), (key.0 >> 1, 1), sound, ring_until);
         let bytes = dial.invite(branch, local, None, now);
@@ -53,12 +55,12 @@ impl UserAgent {
     /// True for the address of the trunk.
     pub(crate) fn is_trunk(&self, address: SocketAddr) -> bool {
         let ip = address.ip().to_canonical();
-        self.settings.trunk.as_ref().is_some_and(|trunk| trunk.address.ip().to_canonical() == ip)
+        self.settings.trunk.as_ref().is_some_and(|trunk| trunk.address.address.ip().to_canonical() == ip)
     }
 
     /// Takes a response to a request of a call out; false if it is none.
-    pub(crate) fn on_dial_response(&mut self, status: u16, message: &Message, from: SocketAddr, now: Instant) -> bool {
-        if !self.is_trunk(from) {
+    pub(crate) fn on_dial_response(&mut self, status: u16, message: &Message, from: Hop, now: Instant) -> bool {
+        if !self.is_trunk(from.address) {
             return false;
         }
         let branch = message.branch();
@@ -85,8 +87,8 @@ impl UserAgent {
 
     /// Takes an answer to a call that is answered already. The same one is confirmed again; another telephone's, which a proxy
     /// rang too, ends at once.
-    fn on_answer_again(&mut self, status: u16, message: &Message, from: SocketAddr) -> bool {
-        let (first, second, local) = (self.branch(), self.branch(), self.settings.local);
+    fn on_answer_again(&mut self, status: u16, message: &Message, from: Hop) -> bool {
+        let (first, second, local) = (self.branch(), self.branch(), self.local(from.transport));
         let is_of = |call: &&Call| call.confirmation.as_ref().is_some_and(|(of, _)| of == message.branch());
         let Some(call) = self.calls.values().find(is_of).filter(|_| (200..300).contains(&status)) else { return false };
         let Some((_, confirmation)) = &call.confirmation else { return false };
@@ -94,7 +96,7 @@ impl UserAgent {
             let (to, bytes) = (call.dialog.hop, confirmation.clone());
             self.send(to, bytes);
         } else {
-            let mut other = Dialog::of_answer(message, from);
+            let mut other = Dialog::of_answer(message, (from, None));
             for bytes in [other.acknowledge(&first, local), other.request("BYE", &second, local, &[])] {
                 self.send(from, bytes);
             }
@@ -102,8 +104,8 @@ impl UserAgent {
         true
     }
 
-    fn on_invite_response(&mut self, key: CallKey, status: u16, message: &Message, from: SocketAddr, now: Instant) {
-        let (fresh, local) = (self.branch(), self.settings.local);
+    fn on_invite_response(&mut self, key: CallKey, status: u16, message: &Message, from: Hop, now: Instant) {
+        let (fresh, local) = (self.branch(), self.local(from.transport));
         let Some(dial) = self.dials.get_mut(&key) else { return };
         let trunk = dial.trunk.address;
         match status {
@@ -135,16 +137,12 @@ impl UserAgent {
 
     /// Takes the other side's answer: the call is confirmed, and ends at once if nobody waits for it any more, or its sound is
     /// not what was offered.
-    fn on_answer(&mut self, key: CallKey, message: &Message, from: SocketAddr, now: Instant) {
-        let (branch, local) = (self.branch(), self.settings.local);
+    fn on_answer(&mut self, key: CallKey, message: &Message, from: Hop, now: Instant) {
+        let (branch, local) = (self.branch(), self.local(from.transport));
         let Some(mut dial) = self.dials.remove(&key) else { return };
         let waits = dial.give_up(now);
-        let direct = message.contact().map(|contact| contact.host_port);
-        let direct = direct.and_then(|host| Some(SocketAddr::new(host.ip()?, host.port.unwrap_or(5060))));
-        let is_direct = message.routes().is_some_and(|routes| routes.is_empty());
-        let known = |hop: &SocketAddr| is_direct && (self.is_peer(*hop) || self.is_trunk(*hop));
-        let hop = direct.filter(known).unwrap_or(from);
-        let mut dialog = Dialog::of_answer(message, hop);
+        let (hop, fallback) = self.next_hop(message, from);
+        let mut dialog = Dialog::of_answer(message, (hop, fallback));
         let confirmation = dialog.acknowledge(&branch, local);
         self.send(hop, confirmation.clone());
         let answer = std::str::from_utf8(&message.body).ok().and_then(|text| PhoneOffer::read(text).ok());
@@ -178,9 +176,9 @@ impl UserAgent {
 
     /// Gives up a call that nobody has answered: cancels it as soon as the other side has said anything.
     pub(crate) fn cancel(&mut self, key: CallKey, now: Instant) {
-        let local = self.settings.local;
+        let Some(trunk) = self.dials.get(&key).map(|dial| dial.trunk.address) else { return };
+        let local = self.local(trunk.transport);
         let Some(dial) = self.dials.get_mut(&key) else { return };
-        let trunk = dial.trunk.address;
         dial.give_up(now);
         if let Some(bytes) = dial.cancel(local, now) {
             self.send(trunk, bytes);

@@ -1,6 +1,5 @@
 //! Registration at an exchange (RFC 3261, 10), renewed before it ends.
 
-use core::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -8,6 +7,7 @@ use ezk_sip_types::Name;
 use ezk_sip_types::header::typed::MinExpires;
 
 use crate::digest::{DigestRequest, challenge};
+use crate::hop::Hop;
 use crate::message::Message;
 use crate::reply::write_end;
 use crate::resend::{Due, Resend};
@@ -23,7 +23,7 @@ const BOUNDS: std::ops::RangeInclusive<u32> = 30..=7_200;
 #[derive(Clone)]
 pub struct RegistrarSettings {
     /// Address of the exchange.
-    pub address: SocketAddr,
+    pub address: Hop,
     /// Domain of the account.
     pub domain: String,
     /// Name of the account.
@@ -54,7 +54,7 @@ pub enum RegistrationNews {
 pub(crate) struct Registration {
     settings: RegistrarSettings,
     /// Our address.
-    local: SocketAddr,
+    local: Hop,
     call_id: String,
     tag: String,
     sequence: u32,
@@ -71,7 +71,7 @@ pub(crate) struct Registration {
 
 impl Registration {
     /// Begins at `now`; `call_id` and `tag` are random.
-    pub fn new(settings: RegistrarSettings, local: SocketAddr, call_id: String, tag: String, now: Instant) -> Self {
+    pub fn new(settings: RegistrarSettings, local: Hop, call_id: String, tag: String, now: Instant) -> Self {
         Self {
             settings,
             local,
@@ -102,7 +102,7 @@ impl Registration {
     }
 
     /// Address of the exchange.
-    pub fn address(&self) -> SocketAddr {
+    pub fn address(&self) -> Hop {
         self.settings.address
     }
 
@@ -157,6 +157,11 @@ impl Registration {
         })
     }
 
+    /// Notes that the connection has ended; returns news if a request was not answered.
+    pub fn lost(&mut self, status: u16, now: Instant) -> Option<RegistrationNews> {
+        self.open.is_some().then(|| self.refused(status, now))
+    }
+
     fn refused(&mut self, status: u16, now: Instant) -> RegistrationNews {
         self.open = None;
         self.next = now + RETRY;
@@ -167,7 +172,8 @@ impl Registration {
     /// Duration that the exchange grants, in seconds.
     fn granted(&self, response: &Message) -> u32 {
         let of_contact = |contact: &str| {
-            let (_, expires) = contact.split_once(&format!("{}>", self.local))?.1.split_once("expires=")?;
+            let (_, expires) =
+                contact.split_once(&self.local.address.to_string())?.1.split_once('>')?.1.split_once("expires=")?;
             expires.split([';', ',']).next()?.trim().parse().ok()
         };
         let contact = response.raw(&Name::CONTACT).find_map(of_contact);
@@ -188,15 +194,17 @@ impl Registration {
         let Self { settings: RegistrarSettings { domain, user, .. }, local, call_id, tag, sequence, expires, .. } =
             self;
         let mut text = format!(
-            "REGISTER sip:{domain} SIP/2.0\r\nVia: SIP/2.0/UDP {local};rport;branch={branch}\r\nMax-Forwards: 70\r\n\
+            "REGISTER sip:{domain} SIP/2.0\r\n{via}Max-Forwards: 70\r\n\
              From: <sip:{user}@{domain}>;tag={tag}\r\nTo: <sip:{user}@{domain}>\r\nCall-ID: {call_id}\r\n\
-             CSeq: {sequence} REGISTER\r\nContact: <sip:{user}@{local}>\r\nExpires: {expires}\r\n"
+             CSeq: {sequence} REGISTER\r\nContact: {contact}\r\nExpires: {expires}\r\n",
+            via = local.via(&branch),
+            contact = local.contact(user),
         );
         let has_credentials = credentials.is_some();
         let headers: Vec<_> = credentials.into_iter().collect();
         write_end(&mut text, &headers, None);
         let bytes = Bytes::from(text);
-        self.open = Some((branch, bytes.clone(), Resend::new(now), has_credentials));
+        self.open = Some((branch, bytes.clone(), Resend::over(local.transport, now), has_credentials));
         bytes
     }
 }

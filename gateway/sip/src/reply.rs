@@ -1,6 +1,5 @@
 //! Responses to a request.
 
-use core::net::SocketAddr;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use ezk_sip_types::print::AppendCtx as _;
 use ezk_sip_types::uri::params::Param;
 use ezk_sip_types::{Name, StatusCode};
 
+use crate::hop::Hop;
 use crate::message::Message;
 
 /// Methods that the user agent understands.
@@ -64,14 +64,18 @@ pub(crate) struct Reply<'a> {
 }
 
 /// Address of responses to a request that came from `from` (RFC 3261, 18.2.2; RFC 3581).
-pub(crate) fn reply_address(request: &Message, from: SocketAddr) -> SocketAddr {
+pub(crate) fn reply_address(request: &Message, from: Hop) -> Hop {
+    if from.transport.is_reliable() {
+        return from;
+    }
     let asks_for_port = request.via.params.get("rport").is_some();
-    let port = if asks_for_port { from.port() } else { request.via.sent_by.port.unwrap_or(5060) };
-    SocketAddr::new(from.ip(), port)
+    let port = if asks_for_port { from.address.port() } else { request.via.sent_by.port.unwrap_or(5060) };
+    Hop::udp((from.address.ip(), port))
 }
 
 /// Writes a response to a request that came from `from`.
-pub(crate) fn reply(request: &Message, from: SocketAddr, status: u16, reply: &Reply<'_>) -> Bytes {
+pub(crate) fn reply(request: &Message, from: Hop, status: u16, reply: &Reply<'_>) -> Bytes {
+    let from = from.address;
     let mut via = request.via.clone();
     via.params.push_or_edit("received", from.ip().to_string());
     if via.params.get("rport").is_some() {

@@ -1,6 +1,8 @@
-//! Times of retransmission on UDP (RFC 3261, 17).
+//! Times of retransmission (RFC 3261, 17).
 
 use std::time::{Duration, Instant};
+
+use crate::hop::SignalTransport;
 
 /// First interval (T1).
 pub(crate) const T1: Duration = Duration::from_millis(500);
@@ -32,6 +34,12 @@ impl Resend {
     /// Begins with a message that is sent at `now`.
     pub fn new(now: Instant) -> Self {
         Self { next: now + T1, interval: T1, end: now + GIVE_UP }
+    }
+
+    /// Begins with a message that is sent at `now`, and never again over a transport that repeats by itself.
+    pub fn over(transport: SignalTransport, now: Instant) -> Self {
+        let begun = Self::new(now);
+        Self { next: if transport.is_reliable() { begun.end } else { begun.next }, ..begun }
     }
 
     /// Returns the next time of [`Self::step`].

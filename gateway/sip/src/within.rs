@@ -1,6 +1,5 @@
 //! Requests of the other side within a call: its end, hold, keys, and news of a transfer.
 
-use core::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use ezk_sip_types::{Method, Name};
@@ -8,6 +7,7 @@ use ezk_sip_types::{Method, Name};
 use crate::agent::UserAgent;
 use crate::call::{Call, CallKey, InviteReply, Phase};
 use crate::event::{EndReason, SipEvent};
+use crate::hop::Hop;
 use crate::incoming::read_offer;
 use crate::message::Message;
 use crate::reply::{ALLOW, Refusal, Reply, reply, reply_address};
@@ -15,7 +15,7 @@ use crate::resend::Resend;
 use crate::sound::CallMedia;
 
 impl UserAgent {
-    pub(crate) fn on_request_within(&mut self, method: &Method, request: Message, from: SocketAddr, now: Instant) {
+    pub(crate) fn on_request_within(&mut self, method: &Method, request: Message, from: Hop, now: Instant) {
         let id = (request.call_id.clone(), request.from.tag.clone().unwrap_or_default());
         let is_known = |call: &&Call| Some(&call.dialog.tag) == request.to.tag.as_ref();
         let found = self.by_dialog.get(&id).copied();
@@ -58,7 +58,7 @@ impl UserAgent {
                 }
             }
             Method::OPTIONS => {
-                let headers = vec![self.contact(), ("Allow", ALLOW.to_owned())];
+                let headers = vec![self.contact(from.transport), ("Allow", ALLOW.to_owned())];
                 self.answer(&request, from, 200, headers, None);
             }
             Method::REFER => {
@@ -69,8 +69,8 @@ impl UserAgent {
     }
 
     /// Takes a changed offer: hold, its end, or another address of sound.
-    fn on_new_offer(&mut self, key: CallKey, request: Message, from: SocketAddr, now: Instant) {
-        let contact = self.contact();
+    fn on_new_offer(&mut self, key: CallKey, request: Message, from: Hop, now: Instant) {
+        let contact = self.contact(from.transport);
         let Some(call) = self.calls.get_mut(&key) else { return };
         let Some(sound) = call.sound.filter(|_| call.is_confirmed()) else {
             let refusal = Refusal::new(491, "").retry_after(Some(Duration::from_secs(1)));
@@ -101,8 +101,8 @@ impl UserAgent {
     }
 
     /// Takes an update, with or without a changed offer.
-    fn on_update(&mut self, key: CallKey, request: &Message, from: SocketAddr) {
-        let contact = self.contact();
+    fn on_update(&mut self, key: CallKey, request: &Message, from: Hop) {
+        let contact = self.contact(from.transport);
         let Some(call) = self.calls.get_mut(&key) else { return };
         if request.body.is_empty() {
             call.dialog.refresh(request);

@@ -57,10 +57,11 @@ impl KeyBudgets {
     pub fn set_keys(&self, keys: &KeySet) {
         let mut accounts = self.accounts();
         let mut before = std::mem::take(&mut accounts.by_key);
-        let owners: Vec<_> = match keys.is_empty() {
-            true => vec![(None, NO_KEY.into())],
-            false => keys.names().map(|(id, name)| (Some(id), name.clone())).collect(),
-        };
+        let mut owners: Vec<_> = keys.names().map(|(id, name)| (Some(id), name.clone())).collect();
+        // Beside keys it begins with the first call that needs none.
+        if keys.is_empty() || before.contains_key(&None) {
+            owners.push((None, NO_KEY.into()));
+        }
         let account = |(id, name): (Option<KeyId>, Arc<str>)| {
             let known = before.remove(&id).filter(|account| **account.name() == *name);
             let new = || Arc::new(KeyAccount::new(id, name.clone(), &self.limits, self.shared()));
@@ -71,10 +72,18 @@ impl KeyBudgets {
         self.waiting.set_owners(keys.len());
     }
 
-    /// Account of a request's key; of a key that was just removed a new one, which ends with the request.
+    /// Account of a request's key. Requests without a key, such as telephone calls, have one together. A key that was just
+    /// removed gets a new one, which ends with the request.
     pub fn account(&self, key: Option<KeyId>) -> Arc<KeyAccount> {
-        let known = self.accounts().by_key.get(&key).cloned();
-        known.unwrap_or_else(|| Arc::new(KeyAccount::new(key, NO_KEY.into(), &self.limits, self.shared())))
+        let mut accounts = self.accounts();
+        if let Some(known) = accounts.by_key.get(&key) {
+            return known.clone();
+        }
+        let account = Arc::new(KeyAccount::new(key, NO_KEY.into(), &self.limits, self.shared()));
+        if key.is_none() {
+            accounts.by_key.insert(None, account.clone());
+        }
+        account
     }
 
     /// Adds the usage of all keys since the last call to the ledger, and returns it.
@@ -208,6 +217,24 @@ pub(crate) mod tests {
         budgets.set_keys(&KeySet::parse("one the-first-of-two-keys").unwrap());
         assert!(first.hold_sound(50_000, 60_000).is_ok(), "a single key may use what is free");
         assert!(first.hold_sound(60_000, 60_001).is_err());
+    }
+
+    #[test]
+    fn calls_without_key_share_an_account() {
+        let (keys, ..) = two();
+        let limits = LimitConfig { decode_tokens_per_minute: 60, ..LimitConfig::default() };
+        let budgets = with_limits(limits, &keys);
+        assert_eq!(budgets.all().len(), 2, "without such a call there is none");
+        let usage = EngineUsage { output_text_tokens: 3, ..EngineUsage::default() };
+        let (start, call) = (Instant::now(), budgets.account(None));
+        call.count_usage(&usage);
+        // While the call runs, and on a server whose keys are loaded again.
+        budgets.set_keys(&keys);
+        let rows = budgets.settle().rows(0, 1, Some(NO_KEY));
+        assert_eq!(rows.iter().map(|row| row.totals.output_text_tokens).collect::<Vec<_>>(), [3]);
+        call.tenant().work.add(0, 200);
+        assert!(call.check_tokens(start).is_err());
+        assert!(budgets.account(None).check_tokens(start).is_err(), "the next call does not begin anew");
     }
 
     #[test]

@@ -162,7 +162,7 @@ impl Config {
                 return Err(ConfigError::Value { path: "telemetry.otlp_endpoint", problem });
             }
         }
-        self.sip.check()?;
+        self.sip.check(self.is_https())?;
         self.cluster.check(self.listen, self.is_https())?;
         if self.listen.ip().is_loopback() || !self.api_keys.is_empty() {
             return Ok(());

@@ -11,7 +11,7 @@
 //! - `seconds`: durations as numbers of seconds
 //! - `secret`: settings that are never printed
 //! - `recording`: settings of recorded calls
-//! - `sip`: settings of telephone calls over SIP; `check_sip`: their checks
+//! - `sip`: settings of telephone calls over SIP; `sip_address`: their addresses; `check_sip`: their checks
 //! - `think_source`: folder or URL of a cascade's language model
 //! - `turn_model`: turn-detection model
 //!
@@ -31,6 +31,7 @@ mod seconds;
 mod secret;
 mod settings;
 mod sip;
+mod sip_address;
 mod think_source;
 mod turn_model;
 
@@ -47,6 +48,7 @@ pub use settings::{
     VoiceConfig, WebRtcConfig,
 };
 pub use sip::SipConfig;
+pub use sip_address::{SipAddress, SipScheme};
 pub use think_source::ThinkSource;
 pub use turn_model::TurnModelSource;
 

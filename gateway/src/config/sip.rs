@@ -1,6 +1,7 @@
 //! Settings of telephone calls over SIP.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -8,13 +9,15 @@ use serde::{Deserialize, Serialize};
 
 use super::seconds;
 use super::secret::Secret;
+use super::sip_address::{SipAddress, one_or_more};
 
 /// Settings of telephone calls over SIP.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SipConfig {
-    /// UDP address of the calls' signalling; `None` for no calls over SIP.
-    pub listen: Option<SocketAddr>,
+    /// Addresses of the calls' signalling, at most one by each transport; empty for no calls over SIP.
+    #[serde(deserialize_with = "one_or_more")]
+    pub listen: Vec<SipAddress>,
     /// Networks of the exchanges and telephones that may call; empty for none.
     pub peers: Vec<IpNet>,
     /// Address to announce in place of that of `listen`.
@@ -31,15 +34,17 @@ pub struct SipConfig {
     #[serde(rename = "decide_within_s", with = "seconds")]
     pub decide_within: Duration,
     /// Address of an exchange to register at; `None` for none.
-    pub registrar: Option<SocketAddr>,
-    /// Domain of the account at the exchange; `None` for its address.
+    pub registrar: Option<SipAddress>,
+    /// PEM file of certificates to trust beside the system's, of an exchange or a trunk that is reached over TLS.
+    pub certificates: Option<PathBuf>,
+    /// Domain of the account at the exchange, and name in its certificate; `None` for its address.
     pub domain: Option<String>,
     /// Name of the account.
     pub user: Option<String>,
     /// Password of the account.
     pub password: Option<Secret>,
     /// Address of the trunk that calls out go to; `None` for no calls out.
-    pub trunk: Option<SocketAddr>,
+    pub trunk: Option<SipAddress>,
     /// Beginnings of the numbers that may be called; empty for none.
     pub destinations: Vec<String>,
     /// Number that calls out come from; `None` for `user`.
@@ -56,7 +61,7 @@ pub struct SipConfig {
 impl Default for SipConfig {
     fn default() -> Self {
         Self {
-            listen: None,
+            listen: Vec::new(),
             peers: Vec::new(),
             advertised: None,
             first_port: 0,
@@ -65,6 +70,7 @@ impl Default for SipConfig {
             webhook_secret: None,
             decide_within: Duration::from_secs(30),
             registrar: None,
+            certificates: None,
             domain: None,
             user: None,
             password: None,
@@ -81,6 +87,7 @@ impl Default for SipConfig {
 impl SipConfig {
     /// Address that is announced; `None` if it is not known.
     pub fn announced(&self) -> Option<IpAddr> {
-        self.advertised.or_else(|| self.listen.map(|listen| listen.ip()).filter(|ip| !ip.is_unspecified()))
+        let listen = self.listen.first().map(|listen| listen.address.ip());
+        self.advertised.or_else(|| listen.filter(|ip| !ip.is_unspecified()))
     }
 }

@@ -69,7 +69,7 @@ pub struct StartingServer {
     traces: TraceExporter,
     udp_mux: UdpMux,
     #[cfg(feature = "phone")]
-    sip: Option<sip::SipSocket>,
+    sip: Option<sip::SipSockets>,
     metrics: RequestMetrics,
     keyless: Arc<LocalOnlyPolicy>,
     readiness: Arc<Readiness>,
@@ -98,7 +98,7 @@ impl StartingServer {
             let udp = webrtc.udp;
             let udp_mux = UdpMux::bind(webrtc).map_err(|error| ServerStartError::Udp { address: udp, error })?;
             #[cfg(feature = "phone")]
-            let sip = sip::bind(&config.sip).map_err(|error| sip_error(&config, error))?;
+            let sip = sip::bind(&config.sip, certificates.clone())?;
             let judge = turn_judge(&config.turns)?;
             let traces =
                 config.telemetry.otlp_endpoint.as_deref().map(TraceExporter::otlp).transpose()?.unwrap_or_default();
@@ -258,9 +258,9 @@ impl StartingServer {
             let usage = Arc::new(UsageLedger::new(&engine.info().name, config.usage.days, used, usage::today()));
             readiness.set_engine(engine.clone());
             #[cfg(feature = "phone")]
-            let service = sip.as_ref().map(|socket| socket.service(&config.sip)).transpose();
+            let service = sip.as_ref().map(|sockets| sockets.service(&config.sip));
             #[cfg(feature = "phone")]
-            let (service, commands) = service.map_err(|error| sip_error(&config, error))?.unzip();
+            let (service, commands) = service.unzip();
             let app = AppState {
                 origins: OriginPolicy::new(&config.browser, !config.api_keys.is_empty()),
                 admission: Admission::new(config.limits.clone()),
@@ -293,9 +293,8 @@ impl StartingServer {
             let app = Arc::new(app);
             #[cfg(feature = "phone")]
             let signalling = match sip.zip(commands) {
-                Some((socket, commands)) => {
-                    let task =
-                        sip::spawn(app.clone(), socket, commands).map_err(|error| sip_error(&app.config, error))?;
+                Some((sockets, commands)) => {
+                    let task = sip::spawn(app.clone(), sockets, commands)?;
                     Some(AbortOnDrop(task.abort_handle()))
                 }
                 None => None,
@@ -344,12 +343,6 @@ fn listen_on(control: &ControlThread, address: SocketAddr) -> Result<(TcpListene
         Ok((listener, address))
     };
     bind().map_err(|error| ServerStartError::Listen { address, error })
-}
-
-/// Error of the signalling's socket.
-#[cfg(feature = "phone")]
-fn sip_error(config: &Config, error: io::Error) -> ServerStartError {
-    ServerStartError::Sip { address: config.sip.listen.unwrap_or(config.listen), error }
 }
 
 /// Opens the voice store and enrols the stored voices again, which takes the model some time for each.

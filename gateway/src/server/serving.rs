@@ -124,7 +124,7 @@ impl Server {
     /// Returns the address of telephone calls over SIP; `None` if there are none.
     pub fn sip_addr(&self) -> Option<SocketAddr> {
         #[cfg(feature = "phone")]
-        return self.app.sip.as_ref().map(|sip| sip.address());
+        return self.app.sip.as_ref().and_then(|sip| sip.address());
         #[cfg(not(feature = "phone"))]
         None
     }

@@ -7,8 +7,10 @@ use opentelemetry_otlp::ExporterBuildError;
 use repartee_engine::TurnModelError;
 use thiserror::Error;
 
+#[cfg(feature = "phone")]
+use super::sip::SipTlsError;
 use super::tls::TlsError;
-use crate::config::ConfigError;
+use crate::config::{ConfigError, SipAddress};
 use crate::recording::RecordingError;
 use crate::usage::file::UsageFileError;
 use crate::voices::FolderError;
@@ -62,11 +64,18 @@ pub enum ServerStartError {
     /// The folder of recordings cannot be used.
     #[error(transparent)]
     Recordings(#[from] RecordingError),
-    /// The UDP address of telephone calls cannot be bound.
-    #[error("sip.listen: cannot use the UDP address {address}: {error}")]
+    /// The certificates of telephone calls cannot be used.
+    #[cfg(feature = "phone")]
+    #[error(transparent)]
+    SipTls(#[from] SipTlsError),
+    /// The sockets of telephone calls cannot be used.
+    #[error("sip.listen: {0}")]
+    SipSockets(io::Error),
+    /// An address of telephone calls cannot be bound.
+    #[error("sip.listen: cannot use the address {address}: {error}")]
     Sip {
         /// Address of the socket.
-        address: SocketAddr,
+        address: SipAddress,
         /// Error of the operating system.
         error: io::Error,
     },

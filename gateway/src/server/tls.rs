@@ -5,13 +5,13 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ::ring::digest;
-use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::version::TLS13;
+use rustls::{ServerConfig, SupportedProtocolVersion};
 use thiserror::Error;
 use tokio_rustls::TlsAcceptor;
 
@@ -153,10 +153,18 @@ pub(super) fn fingerprint(certificate: &CertifiedKey) -> Option<String> {
 /// Creates the TLS acceptor for a certificate, and the handle that replaces the certificate.
 pub(super) fn acceptor(certificate: Arc<CertifiedKey>) -> Result<(TlsAcceptor, Arc<CertificateResolver>), TlsError> {
     let certificates = Arc::new(CertificateResolver(RwLock::new(certificate)));
-    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_protocol_versions(&[&TLS13])?
-        .with_no_client_auth()
-        .with_cert_resolver(certificates.clone());
+    let mut config = server_config(certificates.clone(), &[&TLS13])?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok((TlsAcceptor::from(Arc::new(config)), certificates))
+}
+
+/// Creates the settings of a server with a certificate that may be replaced.
+pub(super) fn server_config(
+    certificates: Arc<CertificateResolver>,
+    versions: &[&'static SupportedProtocolVersion],
+) -> Result<ServerConfig, TlsError> {
+    Ok(ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_protocol_versions(versions)?
+        .with_no_client_auth()
+        .with_cert_resolver(certificates))
 }

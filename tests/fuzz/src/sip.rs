@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use repartee_sdp::phone::{PhoneOffer, SrtpKey};
 use repartee_sip::{
-    AgentSettings, LocalSound, Message, Refusal, RegistrarSettings, SipEvent, SipOutput, TrunkSettings, UserAgent,
+    AgentSettings, Hop, LocalSound, Message, Refusal, RegistrarSettings, SipEvent, SipOutput, TrunkSettings, UserAgent,
 };
 
 /// The agent's side of every call's sound.
@@ -58,13 +58,13 @@ impl OtherSide {
     fn new() -> Self {
         let now = Instant::now();
         let registrar = RegistrarSettings {
-            address: Self::address(),
+            address: Hop::udp(Self::address()),
             domain: "pbx.example".to_owned(),
             user: "voice".to_owned(),
             password: "secret".to_owned(),
         };
         let trunk = TrunkSettings {
-            address: Self::address(),
+            address: Hop::udp(Self::address()),
             domain: "trunk.example".to_owned(),
             caller: "+4930".to_owned(),
             account: Some(("voice".to_owned(), "secret".to_owned())),
@@ -73,7 +73,7 @@ impl OtherSide {
             calls: 1,
         };
         let settings = AgentSettings {
-            local: ([192, 0, 2, 1], 5060).into(),
+            local: vec![Hop::udp(([192, 0, 2, 1], 5060))],
             peers: "192.0.2.0/24".parse().into_iter().collect(),
             calls: CALLS,
             secret: 7,
@@ -100,7 +100,7 @@ impl OtherSide {
         let names: [(&[u8], &str); 4] =
             [(b"@TAG@", &self.tag), (b"@BRANCH@", &self.branch), (b"@INVITE@", invite), (b"@CALL@", call)];
         let datagram = names.iter().fold(datagram.to_vec(), |text, (name, with)| replace(&text, name, with));
-        self.agent.receive(&Bytes::from(datagram), Self::address(), self.now);
+        self.agent.receive(&Bytes::from(datagram), Hop::udp(Self::address()), self.now);
         let sent = self.take();
         assert!(sent <= MAX_SENT, "{sent} messages for one datagram");
         assert!(self.agent.active() <= CALLS, "{} calls", self.agent.active());
@@ -111,7 +111,7 @@ impl OtherSide {
         let mut sent = 0;
         while let Some(output) = self.agent.poll() {
             match output {
-                SipOutput::Datagram(_, bytes) => {
+                SipOutput::Message(_, bytes) => {
                     sent += 1;
                     self.read(&bytes);
                 }

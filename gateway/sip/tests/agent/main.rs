@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a panic is a test's report")]
 
 mod calls;
+mod connections;
 mod hostile;
 mod other_side;
 mod outgoing;

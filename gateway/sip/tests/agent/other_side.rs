@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use repartee_sdp::phone::SrtpKey;
 use repartee_sip::{
-    AgentSettings, CallKey, LocalSound, RegistrarSettings, RegistrationNews, SipEvent, SipOutput, TrunkSettings,
-    UserAgent,
+    AgentSettings, CallKey, Hop, LocalSound, RegistrarSettings, RegistrationNews, SignalTransport, SipEvent, SipOutput,
+    TrunkSettings, UserAgent,
 };
 
 pub const OFFER: &str = "v=0\r\no=- 1 1 IN IP4 192.0.2.7\r\ns=-\r\nc=IN IP4 192.0.2.7\r\nt=0 0\r\n\
@@ -31,7 +31,7 @@ pub struct Net {
     pub agent: UserAgent,
     pub now: Instant,
     /// Datagrams of the user agent, not yet read.
-    pub sent: Vec<(SocketAddr, String)>,
+    pub sent: Vec<(Hop, String)>,
     pub events: Vec<(CallKey, SipEvent)>,
     pub registrations: Vec<RegistrationNews>,
 }
@@ -45,7 +45,8 @@ impl Net {
     pub fn with_room(calls: usize) -> Self {
         let peers = vec!["192.0.2.0/24".parse().unwrap()];
         let now = Instant::now();
-        let settings = AgentSettings { local: local(), peers, calls, secret: 7, registrar: None, trunk: None };
+        let settings =
+            AgentSettings { local: vec![Hop::udp(local())], peers, calls, secret: 7, registrar: None, trunk: None };
         Self {
             agent: UserAgent::new(settings, now),
             now,
@@ -59,9 +60,10 @@ impl Net {
     pub fn with_registrar() -> Self {
         let mut net = Self::new();
         let (domain, user, password) = ("pbx.example".to_owned(), "voice".to_owned(), "secret".to_owned());
-        let registrar = Some(RegistrarSettings { address: phone(), domain, user, password });
+        let registrar = Some(RegistrarSettings { address: Hop::udp(phone()), domain, user, password });
         let peers = vec!["192.0.2.0/24".parse().unwrap()];
-        let settings = AgentSettings { local: local(), peers, calls: 8, secret: 7, registrar, trunk: None };
+        let settings =
+            AgentSettings { local: vec![Hop::udp(local())], peers, calls: 8, secret: 7, registrar, trunk: None };
         net.agent = UserAgent::new(settings, net.now);
         net
     }
@@ -70,7 +72,7 @@ impl Net {
     pub fn with_trunk(calls: usize) -> Self {
         let mut net = Self::new();
         let trunk = TrunkSettings {
-            address: phone(),
+            address: Hop::udp(phone()),
             domain: "trunk.example".to_owned(),
             caller: "+4930999".to_owned(),
             account: Some(("voice".to_owned(), "password".to_owned())),
@@ -79,7 +81,7 @@ impl Net {
             calls,
         };
         let settings = AgentSettings {
-            local: local(),
+            local: vec![Hop::udp(local())],
             peers: Vec::new(),
             calls: 8,
             secret: 7,
@@ -90,7 +92,21 @@ impl Net {
         net
     }
 
+    /// A network whose user agent has an address by each transport.
+    pub fn with_connections(registrar: Option<RegistrarSettings>, trunk: Option<TrunkSettings>) -> Self {
+        let mut net = Self::new();
+        let transports = [SignalTransport::Udp, SignalTransport::Tcp, SignalTransport::Tls];
+        let local = transports.map(|transport| Hop::new(transport, local())).to_vec();
+        let peers = vec!["192.0.2.0/24".parse().unwrap()];
+        net.agent = UserAgent::new(AgentSettings { local, peers, calls: 8, secret: 7, registrar, trunk }, net.now);
+        net
+    }
+
     pub fn receive(&mut self, text: &str, from: SocketAddr) {
+        self.receive_over(text, Hop::udp(from));
+    }
+
+    pub fn receive_over(&mut self, text: &str, from: Hop) {
         self.agent.receive(&Bytes::copy_from_slice(text.as_bytes()), from, self.now);
         self.flush();
     }
@@ -98,7 +114,7 @@ impl Net {
     pub fn flush(&mut self) {
         while let Some(output) = self.agent.poll() {
             match output {
-                SipOutput::Datagram(to, bytes) => self.sent.push((to, String::from_utf8(bytes.to_vec()).unwrap())),
+                SipOutput::Message(to, bytes) => self.sent.push((to, String::from_utf8(bytes.to_vec()).unwrap())),
                 SipOutput::Event(key, event) => self.events.push((key, event)),
                 SipOutput::Registration(news) => self.registrations.push(news),
             }
@@ -121,7 +137,7 @@ impl Net {
         let mut sent = std::mem::take(&mut self.sent);
         assert_eq!(sent.len(), 1, "{sent:?}");
         let (to, text) = sent.remove(0);
-        assert_eq!(to, phone());
+        assert_eq!(to.address, phone());
         text
     }
 

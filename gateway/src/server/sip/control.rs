@@ -88,7 +88,7 @@ pub(in crate::server) async fn refer(
     if !has_scheme || !is_plain {
         return Err(invalid("target_uri", "write sip:name@host or tel:+number, in ASCII and without blanks"));
     }
-    if names(target, sip.address.ip(), sip.address.port()) {
+    if sip.addresses.iter().any(|own| names(target, own.address.ip(), own.address.port())) {
         return Err(invalid("target_uri", "this is the server itself"));
     }
     let key = sip.named.running(&id).ok_or_else(unknown_call)?;

@@ -158,7 +158,7 @@ pub(super) fn local_sound(sip: &SipService) -> Result<(SoundSocket, LocalSound),
     let mut key = [0; 30];
     getrandom::fill(&mut key)
         .map_err(|error| (ApiError::internal(&error.to_string()), Refusal::new(500, "the server failed")))?;
-    let address = SocketAddr::new(sip.address.ip(), socket.port());
+    let address = SocketAddr::new(sip.announced, socket.port());
     Ok((socket, LocalSound { address, key: SrtpKey(key) }))
 }
 
@@ -213,7 +213,7 @@ pub(super) async fn run(
 fn caller(invitation: &Invitation) -> Caller {
     let of_sip = invitation.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("call-id"));
     Caller {
-        client: ClientIdentity { address: invitation.from.ip().to_canonical(), key: None },
+        client: ClientIdentity { address: invitation.from.address.ip().to_canonical(), key: None },
         ephemeral: None,
         session: None,
         request_id: RequestId(of_sip.map_or("", |(_, id)| id).into()),

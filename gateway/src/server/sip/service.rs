@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use repartee_sip::{CallKey, CallMedia, DialError, LocalSound, Refusal, UnknownCall};
+use repartee_sip::{CallKey, CallMedia, DialError, Hop, LocalSound, Refusal, UnknownCall};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
@@ -41,8 +41,10 @@ pub(in crate::server) enum SipCommand {
 /// Signalling, as calls and requests see it.
 #[derive(Debug)]
 pub(crate) struct SipService {
-    /// Address of the signalling, as others reach it.
-    pub(super) address: SocketAddr,
+    /// Addresses of the signalling, as others reach it; at least one.
+    pub(super) addresses: Vec<Hop>,
+    /// IP address that is announced.
+    pub(super) announced: IpAddr,
     /// Address that sockets of sound bind to.
     pub(super) bind: IpAddr,
     pub(super) ports: PortRange,
@@ -52,14 +54,19 @@ pub(crate) struct SipService {
 }
 
 impl SipService {
-    pub(super) fn new(address: SocketAddr, bind: IpAddr, ports: PortRange) -> (Self, mpsc::Receiver<SipCommand>) {
+    pub(super) fn new(
+        addresses: Vec<Hop>,
+        announced: IpAddr,
+        bind: IpAddr,
+        ports: PortRange,
+    ) -> (Self, mpsc::Receiver<SipCommand>) {
         let (commands, receiver) = mpsc::channel(QUEUE);
-        (Self { address, bind, ports, named: NamedCalls::default(), commands }, receiver)
+        (Self { addresses, announced, bind, ports, named: NamedCalls::default(), commands }, receiver)
     }
 
-    /// Address of the signalling.
-    pub(in crate::server) fn address(&self) -> SocketAddr {
-        self.address
+    /// First address of the signalling.
+    pub(in crate::server) fn address(&self) -> Option<SocketAddr> {
+        self.addresses.first().map(|hop| hop.address)
     }
 
     /// Accepts a call.

@@ -1,14 +1,13 @@
-//! Task of the signalling: owns the socket and the user agent.
+//! Task of the signalling: owns the sockets and the user agent.
 
 use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use repartee_sip::{
-    AgentCounts, AgentSettings, CallKey, MAX_BYTES, RegistrarSettings, RegistrationNews, SipEvent, SipOutput,
+    AgentCounts, AgentSettings, CallKey, Hop, MAX_BYTES, RegistrarSettings, RegistrationNews, SipEvent, SipOutput,
     TrunkSettings, UserAgent,
 };
 use tokio::net::UdpSocket;
@@ -16,57 +15,36 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep_until;
 
 use super::phone_call;
-use super::service::{DialOutcome, SipCommand, SipService};
-use crate::config::SipConfig;
+use super::service::{DialOutcome, SipCommand};
+use super::sockets::{SipSockets, transport};
+use super::stream_task::StreamEvent;
+use super::streams::Streams;
+use crate::config::{SipAddress, SipConfig};
 use crate::server::app::AppState;
+use crate::server::start_error::ServerStartError;
 use crate::telemetry::log;
-use crate::transport::sip::{LineControl, PortRange, line};
+use crate::transport::sip::{LineControl, line};
 
 /// Calls beside the engine's sessions: those that ring, and those that end.
 const SPARE_CALLS: usize = 64;
-/// Datagrams that are read at once. Where more wait, they wait for [`BURST_PAUSE`]: 4,000 a second are a tenth of a processor,
+/// Messages that are read at once. Where more wait, they wait for [`BURST_PAUSE`]: 4,000 a second are a tenth of a processor,
 /// and what the socket does not hold meanwhile is sent again.
 const BURST: usize = 16;
 /// Pause after a burst.
 const BURST_PAUSE: Duration = Duration::from_millis(4);
-
-/// Socket of the signalling, before the server serves.
-#[derive(Debug)]
-pub(in crate::server) struct SipSocket {
-    socket: std::net::UdpSocket,
-    /// Address as others reach it.
-    address: SocketAddr,
-}
-
-/// Binds the signalling's socket; `None` without `sip.listen`.
-pub(in crate::server) fn bind(config: &SipConfig) -> io::Result<Option<SipSocket>> {
-    let (Some(listen), Some(announced)) = (config.listen, config.announced()) else { return Ok(None) };
-    let socket = std::net::UdpSocket::bind(listen)?;
-    socket.set_nonblocking(true)?;
-    let address = SocketAddr::new(announced, socket.local_addr()?.port());
-    Ok(Some(SipSocket { socket, address }))
-}
-
-impl SipSocket {
-    /// Creates the service of the server's state, and the commands' other end for [`spawn`].
-    pub fn service(&self, config: &SipConfig) -> io::Result<(SipService, mpsc::Receiver<SipCommand>)> {
-        let ports = PortRange::new((config.first_port, config.last_port));
-        Ok(SipService::new(self.address, self.socket.local_addr()?.ip(), ports))
-    }
-}
+/// Interval of the search for connections that nobody uses.
+const IDLE_SEARCH: Duration = Duration::from_secs(30);
 
 /// Runs the signalling until the task is aborted. Must be called within a runtime.
 pub(in crate::server) fn spawn(
     app: Arc<AppState>,
-    socket: SipSocket,
+    sockets: SipSockets,
     commands: mpsc::Receiver<SipCommand>,
-) -> io::Result<tokio::task::JoinHandle<()>> {
-    let SipSocket { socket, address } = socket;
-    let socket = UdpSocket::from_std(socket)?;
+) -> Result<tokio::task::JoinHandle<()>, ServerStartError> {
     let mut secret = [0; 16];
-    getrandom::fill(&mut secret).map_err(|error| io::Error::other(error.to_string()))?;
+    getrandom::fill(&mut secret)?;
     let settings = AgentSettings {
-        local: address,
+        local: sockets.addresses.clone(),
         peers: app.config.sip.peers.clone(),
         calls: 2 * app.engine.occupancy().1 + SPARE_CALLS,
         secret: u128::from_le_bytes(secret),
@@ -74,9 +52,11 @@ pub(in crate::server) fn spawn(
         trunk: trunk(&app.config.sip),
     };
     let agent = UserAgent::new(settings, now());
+    let (socket, streams) = sockets.open().map_err(ServerStartError::SipSockets)?;
     let signalling = Signalling {
         app,
         socket,
+        streams,
         agent,
         lines: HashMap::new(),
         dials: HashMap::new(),
@@ -94,10 +74,12 @@ struct CallLine {
     control: Option<LineControl>,
 }
 
-/// Socket, user agent and lines.
+/// Sockets, user agent and lines.
 struct Signalling {
     app: Arc<AppState>,
-    socket: UdpSocket,
+    /// Socket of datagrams; `None` if there are connections alone.
+    socket: Option<UdpSocket>,
+    streams: Streams,
     agent: UserAgent,
     lines: HashMap<CallKey, CallLine>,
     /// Calls out that are not answered.
@@ -113,6 +95,8 @@ impl Signalling {
         // Of a larger datagram the rest is cut off, and the message with it.
         let mut buffer = vec![0; MAX_BYTES + 1];
         let mut read_from = now();
+        let (mut streams_from, mut unread) = (now(), BURST);
+        let mut search = tokio::time::interval(IDLE_SEARCH);
         loop {
             let deadline = self.agent.deadline();
             let timer = async {
@@ -126,9 +110,17 @@ impl Signalling {
                     Some(command) => self.obey(command),
                     None => return,
                 },
-                ready = self.readable(read_from) => if ready.is_ok() && self.read(&mut buffer) {
+                ready = readable(self.socket.as_ref(), read_from) => if ready.is_ok() && self.read(&mut buffer) {
                     read_from = now() + BURST_PAUSE;
                 },
+                event = self.streams.next(streams_from.into()) => {
+                    self.on_stream(event);
+                    unread -= 1;
+                    if unread == 0 {
+                        (streams_from, unread) = (now() + BURST_PAUSE, BURST);
+                    }
+                }
+                _ = search.tick() => self.streams.close_idle(|hop| self.agent.needs(hop)),
                 () = timer => self.agent.advance(now()),
             }
             self.flush();
@@ -136,19 +128,35 @@ impl Signalling {
         }
     }
 
-    /// Waits until datagrams may be read, and there are some.
-    async fn readable(&self, read_from: Instant) -> io::Result<()> {
-        sleep_until(read_from.into()).await;
-        self.socket.readable().await
+    fn on_stream(&mut self, event: StreamEvent) {
+        match event {
+            // Before anything of it is read.
+            StreamEvent::Accepted(_, from) if !self.agent.may_connect(from.address) => self.agent.forbid(),
+            StreamEvent::Accepted(socket, from) => {
+                if !self.streams.admit(socket, from) {
+                    tracing::warn!(%from, "there are too many connections of the signalling");
+                    self.app.metrics.requests.refused.with_label_values(&["connections"]).inc();
+                }
+            }
+            StreamEvent::Message(from, bytes) => self.agent.receive(&bytes, from, now()),
+            StreamEvent::Ended(end) => {
+                if let Some(reason) = end.reason {
+                    tracing::info!(hop = %end.hop, reason, "a connection of the signalling has ended");
+                }
+                self.agent.closed(end.hop, now());
+            }
+        }
     }
 
     /// Reads a burst of datagrams; true if more may wait.
     fn read(&mut self, buffer: &mut [u8]) -> bool {
         for _ in 0..BURST {
             // An error is the network's news of an earlier datagram, or the end of what waits.
-            let Ok((length, from)) = self.socket.try_recv_from(buffer) else { return false };
+            let Some(Ok((length, from))) = self.socket.as_ref().map(|socket| socket.try_recv_from(buffer)) else {
+                return false;
+            };
             let datagram = Bytes::copy_from_slice(buffer.get(..length).unwrap_or_default());
-            self.agent.receive(&datagram, from, now());
+            self.agent.receive(&datagram, Hop::udp(from), now());
             self.flush();
         }
         true
@@ -203,12 +211,19 @@ impl Signalling {
         }
     }
 
-    /// Sends the user agent's datagrams, and handles its events.
+    /// Sends the user agent's messages, and handles its events.
     fn flush(&mut self) {
         while let Some(output) = self.agent.poll() {
             match output {
-                // What the socket does not take is sent again.
-                SipOutput::Datagram(to, bytes) => drop(self.socket.try_send_to(&bytes, to)),
+                SipOutput::Message(to, bytes) if to.transport.is_reliable() => {
+                    if !self.streams.send(to, bytes) {
+                        self.agent.closed(to, now());
+                    }
+                }
+                SipOutput::Message(to, bytes) => {
+                    // What the socket does not take is sent again.
+                    let _ = self.socket.as_ref().map(|socket| socket.try_send_to(&bytes, to.address));
+                }
                 SipOutput::Event(key, event) => self.on_event(key, event),
                 SipOutput::Registration(RegistrationNews::Registered(lasts)) => {
                     tracing::info!(?lasts, "registered at sip.registrar");
@@ -285,8 +300,8 @@ impl Signalling {
 fn registrar(config: &SipConfig) -> Option<RegistrarSettings> {
     let address = config.registrar?;
     Some(RegistrarSettings {
-        address,
-        domain: config.domain.clone().unwrap_or_else(|| address.ip().to_string()),
+        address: hop(address),
+        domain: config.domain.clone().unwrap_or_else(|| address.address.ip().to_string()),
         user: config.user.clone()?,
         password: config.password.as_ref().map_or("", |password| password.expose()).to_owned(),
     })
@@ -300,14 +315,25 @@ fn trunk(config: &SipConfig) -> Option<TrunkSettings> {
         (user, password.to_owned())
     });
     Some(TrunkSettings {
-        address,
-        domain: config.domain.clone().unwrap_or_else(|| address.ip().to_string()),
+        address: hop(address),
+        domain: config.domain.clone().unwrap_or_else(|| address.address.ip().to_string()),
         caller: config.caller.clone().or_else(|| config.user.clone()).unwrap_or_else(|| "repartee".to_owned()),
         account,
         is_encrypted: config.trunk_srtp,
         ring: config.ring,
         calls: config.trunk_calls as usize,
     })
+}
+
+fn hop(SipAddress { scheme, address }: SipAddress) -> Hop {
+    Hop::new(transport(scheme), address)
+}
+
+/// Waits until datagrams may be read, and there are some; for ever without a socket.
+async fn readable(socket: Option<&UdpSocket>, read_from: Instant) -> io::Result<()> {
+    let Some(socket) = socket else { return std::future::pending().await };
+    sleep_until(read_from.into()).await;
+    socket.readable().await
 }
 
 fn now() -> Instant {

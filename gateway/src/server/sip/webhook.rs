@@ -72,13 +72,15 @@ fn signature(secret: &str, event: &str, now: u64, body: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use repartee_sip::Hop;
+
     use super::*;
 
     #[test]
     fn events_have_their_published_form() {
         let headers = [("From", "<sip:+49301@a.example>;tag=1"), ("Authorization", "Digest secret"), ("To", "<sip:b>")];
         let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
-        let invitation = Invitation { from: ([192, 0, 2, 1], 5060).into(), is_encrypted: true, headers };
+        let invitation = Invitation { from: Hop::udp(([192, 0, 2, 1], 5060)), is_encrypted: true, headers };
         assert_eq!(
             body("evt_1", 7, "rtc_1", &invitation),
             json!({"object": "event", "id": "evt_1", "type": "realtime.call.incoming", "created_at": 7, "data": {

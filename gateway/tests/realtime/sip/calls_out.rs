@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use repartee::auth::KeySet;
-use repartee::config::Config;
+use repartee::config::{Config, SipAddress, SipScheme};
 use repartee_gateway_testkit::{PATIENCE, Running, find, http, question};
 use repartee_media::pcm;
 use repartee_media::resample::Resampler;
@@ -15,7 +15,7 @@ use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
 use super::peers::{root, run, telephone, wav_file};
-use super::telephone::serve_with;
+use super::telephone::{listen_by, serve_with};
 
 const KEY: &str = "the-key-of-the-operator-of-calls";
 const PATH: &str = "/v1/realtime/calls/out";
@@ -81,10 +81,17 @@ impl Trunk {
 
 /// Server that may call German numbers at this trunk.
 async fn serve(trunk: SocketAddr, change: impl FnOnce(&mut Config)) -> Running {
+    serve_by(SipAddress::udp(trunk), change).await
+}
+
+/// Server that may call German numbers at a trunk by any transport.
+async fn serve_by(trunk: SipAddress, change: impl FnOnce(&mut Config)) -> Running {
     serve_with(Script { frames: 10, ..Script::default() }, |config| {
         config.api_keys = KeySet::parse(KEY).unwrap();
         config.sip.peers.clear();
         config.sip.trunk = Some(trunk);
+        config.sip.listen = vec![listen_by(trunk.scheme)];
+        config.tls.development = trunk.scheme == SipScheme::Tls;
         config.sip.destinations = vec!["+49".to_owned()];
         change(config);
     })
@@ -256,29 +263,42 @@ async fn trunk_challenges_are_answered() {
 }
 
 /// Calls a telephone of others; returns the server, and the call's id.
-async fn answered_by(port: u16) -> (Running, String) {
-    let server = serve(([127, 0, 0, 1], port).into(), |_| {}).await;
-    // The telephone may still start: a request without an answer is repeated.
+async fn answered_by(trunk: SipAddress, change: impl FnOnce(&mut Config)) -> (Running, String) {
+    let server = serve_by(trunk, change).await;
+    if trunk.scheme != SipScheme::Udp {
+        accepting(trunk.address).await;
+    }
+    // A telephone on UDP may still start: a request without an answer is repeated.
     let reply = call(server.address, KEY, to("+4930123456")).await;
     assert_eq!(reply.status, 201, "{reply:?}");
     let id = reply.json()["id"].as_str().unwrap().to_owned();
     (server, id)
 }
 
-/// A UDP port that was free.
+/// Waits until a telephone accepts connections.
+async fn accepting(address: SocketAddr) {
+    let mut clock = tokio::time::interval(Duration::from_millis(20));
+    let connected = async {
+        while TcpStream::connect(address).await.is_err() {
+            clock.tick().await;
+        }
+    };
+    timeout(PATIENCE, connected).await.expect("the telephone listens in time");
+}
+
+/// A port that was free.
 async fn free_port() -> u16 {
     UdpSocket::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn sipp_is_called_and_hung_up() {
+async fn sipp_is_called(scheme: SipScheme, mode: &str) {
     let Some(mut sipp) = telephone("sipp") else { return };
     let folder = tempfile::tempdir().unwrap();
     let port = free_port().await;
     sipp.current_dir(folder.path()).args(["-sn", "uas", "-m", "1", "-i", "127.0.0.1", "-mi", "127.0.0.1", "-p"]);
-    sipp.arg(port.to_string()).args(["-nostdin", "-timeout", "50s"]);
+    sipp.arg(port.to_string()).args(["-nostdin", "-timeout", "50s", "-t", mode]);
     let ran = tokio::spawn(run(sipp));
-    let (server, id) = answered_by(port).await;
+    let (server, id) = answered_by(SipAddress { scheme, address: ([127, 0, 0, 1], port).into() }, |_| {}).await;
     let bearer = format!("Bearer {KEY}");
     let hangup = format!("/v1/realtime/calls/{id}/hangup");
     assert_eq!(http::send(server.address, "POST", &hangup, &[("authorization", &*bearer)], b"").await.status, 200);
@@ -288,7 +308,41 @@ async fn sipp_is_called_and_hung_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn sipp_is_called_and_hung_up() {
+    sipp_is_called(SipScheme::Udp, "u1").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sipp_is_called_over_tcp() {
+    sipp_is_called(SipScheme::Tcp, "t1").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unreachable_trunks_are_told_at_once() {
+    let nobody = SipAddress { scheme: SipScheme::Tcp, address: ([127, 0, 0, 1], 9).into() };
+    let server = serve_by(nobody, |_| {}).await;
+    let reply = call(server.address, KEY, to("+4930")).await;
+    assert_eq!((reply.status, &*reply.code()), (422, "call_not_answered"), "{reply:?}");
+    assert!(reply.json()["error"]["message"].as_str().unwrap().contains("503"), "{reply:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn baresip_is_called_and_asks() {
+    baresip_is_called(SipScheme::Udp, false).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn baresip_is_called_over_tcp_and_encrypted() {
+    baresip_is_called(SipScheme::Tcp, true).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn baresip_is_called_over_tls() {
+    baresip_is_called(SipScheme::Tls, true).await;
+}
+
+/// A call to baresip, which asks the question; with encrypted sound, if `srtp` says so.
+async fn baresip_is_called(scheme: SipScheme, srtp: bool) {
     let Some(mut baresip) = telephone("baresip") else { return };
     let (folder, port) = (tempfile::tempdir().unwrap(), free_port().await);
     let mut sound = question();
@@ -296,21 +350,34 @@ async fn baresip_is_called_and_asks() {
     sound.extend(vec![0.0; 24_000 * 4]);
     let spoken = folder.path().join("question.wav");
     std::fs::write(&spoken, wav_file(&sound, 8_000, 1)).unwrap();
+    // Its certificate is for its address.
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let pem = folder.path().join("baresip.pem");
+    std::fs::write(&pem, format!("{}{}", made.signing_key.serialize_pem(), made.cert.pem())).unwrap();
     let modules = root().join("target/tools/phone/usr/lib/baresip/modules").canonicalize().unwrap();
     let config = format!(
-        "module_path {}\nmodule g711.so\nmodule aufile.so\nmodule sndfile.so\nmodule account.so\nmodule_app menu.so\n\
-         sip_listen 127.0.0.1:{port}\naudio_source aufile,{}\nsnd_path {}\nausrc_srate 8000\n",
+        "module_path {}\nmodule g711.so\nmodule srtp.so\nmodule aufile.so\nmodule sndfile.so\nmodule account.so\nmodule_app menu.so\n\
+         sip_listen 127.0.0.1:{listen}\nsip_certificate {pem}\naudio_source aufile,{}\nsnd_path {}\nausrc_srate 8000\n",
         modules.display(),
         spoken.display(),
-        folder.path().display()
+        folder.path().display(),
+        // It takes the next port for TLS.
+        listen = if scheme == SipScheme::Tls { port - 1 } else { port },
+        pem = pem.display(),
     );
     std::fs::write(folder.path().join("config"), config).unwrap();
     std::fs::write(folder.path().join("contacts"), "").unwrap();
-    let account = "<sip:+4930123456@127.0.0.1>;regint=0;answermode=auto;audio_codecs=pcma\n";
+    let encryption = if srtp { ";mediaenc=srtp-mand" } else { "" };
+    let account = format!("<sip:+4930123456@127.0.0.1>;regint=0;answermode=auto;audio_codecs=pcma{encryption}\n");
     std::fs::write(folder.path().join("accounts"), account).unwrap();
     baresip.arg("-f").arg(folder.path()).args(["-t", "20"]);
     let ran = tokio::spawn(run(baresip));
-    let (server, id) = answered_by(port).await;
+    let trunk = SipAddress { scheme, address: ([127, 0, 0, 1], port).into() };
+    let (server, id) = answered_by(trunk, |config| {
+        config.sip.trunk_srtp = srtp;
+        config.sip.certificates = (scheme == SipScheme::Tls).then_some(pem);
+    })
+    .await;
     let bearer = format!("Bearer {KEY}");
     let mut controller = server.attach_with(&id, &[("authorization", &*bearer)]).await.unwrap();
     let events = controller.until("output_audio_buffer.stopped").await;

@@ -2,6 +2,7 @@
 
 mod calls;
 mod calls_out;
+mod connections;
 mod control;
 mod hostile;
 mod peers;

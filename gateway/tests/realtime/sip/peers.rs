@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
+use repartee::config::SipScheme;
 use repartee_gateway_testkit::{find, question};
 use repartee_media::resample::Resampler;
 use repartee_media::{pcm, sound_file, wav};
@@ -12,7 +13,7 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 use super::calls::sideband;
-use super::telephone::{serve, serve_with};
+use super::telephone::{listen_by, serve_with};
 
 /// Longest run of a telephone.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -89,16 +90,41 @@ fn scenario(folder: &Path) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sipp_asks_holds_and_hangs_up() {
+    sipp_asks(SipScheme::Udp, "u1").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sipp_asks_over_tcp() {
+    sipp_asks(SipScheme::Tcp, "t1").await;
+}
+
+async fn sipp_asks(scheme: SipScheme, mode: &str) {
     let Some(mut sipp) = telephone("sipp") else { return };
     let folder = tempfile::tempdir().unwrap();
     let narrow = Resampler::new(24_000, 8_000).unwrap().convert(&question()).unwrap().to_vec();
     std::fs::write(folder.path().join("question.ulaw"), pcm::encode_mulaw(&narrow)).unwrap();
     let file = folder.path().join("question.xml");
     std::fs::write(&file, scenario(folder.path())).unwrap();
-    let server = serve(Script { frames: 10, ..Script::default() }).await;
+    let server = serve_with(Script { frames: 10, ..Script::default() }, |config| {
+        config.sip.listen = vec![listen_by(scheme)];
+    })
+    .await;
     let address = server.sip.unwrap();
     sipp.current_dir(folder.path()).arg(address.to_string()).arg("-sf").arg(&file);
-    sipp.args(["-m", "1", "-i", "127.0.0.1", "-mi", "127.0.0.1", "-nostdin", "-trace_err", "-timeout", "50s"]);
+    sipp.args([
+        "-m",
+        "1",
+        "-i",
+        "127.0.0.1",
+        "-mi",
+        "127.0.0.1",
+        "-nostdin",
+        "-trace_err",
+        "-timeout",
+        "50s",
+        "-t",
+        mode,
+    ]);
     let ran = tokio::spawn(run(sipp));
     let mut controller = sideband(&server).await;
     let events = controller.until("output_audio_buffer.stopped").await;
@@ -124,7 +150,7 @@ pub(super) fn wav_file(samples: &[f32], rate: u32, channels: u8) -> Vec<u8> {
 }
 
 /// A call of baresip with these modules and this account: asks the question in sound of this form, and records what it hears.
-async fn call_of_baresip(loaded: &[&str], account: &str, (rate, channels): (u32, u8)) {
+async fn call_of_baresip(scheme: SipScheme, loaded: &[&str], account: &str, (rate, channels): (u32, u8)) {
     let Some(mut baresip) = telephone("baresip") else { return };
     let folder = tempfile::tempdir().unwrap();
     let mut sound = question();
@@ -150,9 +176,16 @@ async fn call_of_baresip(loaded: &[&str], account: &str, (rate, channels): (u32,
     assert!(page.contains("baresip -e \"/dial sip:voice@127.0.0.1:5060\"\n"));
     let server = serve_with(Script { frames: 10, ..Script::default() }, |config| {
         config.sip.peers = vec!["127.0.0.1/32".parse().unwrap()];
+        config.sip.listen = vec![listen_by(scheme)];
+        config.tls.development = scheme == SipScheme::Tls;
     })
     .await;
-    let dial = format!("/dial sip:voice@{}", server.sip.unwrap());
+    let parameter = match scheme {
+        SipScheme::Udp => "",
+        SipScheme::Tcp => ";transport=tcp",
+        SipScheme::Tls => ";transport=tls",
+    };
+    let dial = format!("/dial sip:voice@{}{parameter}", server.sip.unwrap());
     baresip.arg("-f").arg(folder.path()).arg("-e").arg(&dial).args(["-t", "20"]);
     let ran = tokio::spawn(run(baresip));
     let mut controller = sideband(&server).await;
@@ -170,15 +203,25 @@ async fn call_of_baresip(loaded: &[&str], account: &str, (rate, channels): (u32,
 
 #[tokio::test(flavor = "multi_thread")]
 async fn baresip_hears_answers_in_a_law() {
-    call_of_baresip(&["g711.so"], "audio_codecs=pcma", (8_000, 1)).await;
+    call_of_baresip(SipScheme::Udp, &["g711.so"], "audio_codecs=pcma", (8_000, 1)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn baresip_hears_answers_in_opus() {
-    call_of_baresip(&["opus.so"], "audio_codecs=opus/48000/2", (48_000, 2)).await;
+    call_of_baresip(SipScheme::Udp, &["opus.so"], "audio_codecs=opus/48000/2", (48_000, 2)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn baresip_asks_over_tcp() {
+    call_of_baresip(SipScheme::Tcp, &["g711.so"], "audio_codecs=pcmu", (8_000, 1)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn baresip_asks_over_tls() {
+    call_of_baresip(SipScheme::Tls, &["g711.so", "srtp.so"], "audio_codecs=pcma;mediaenc=srtp-mand", (8_000, 1)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn baresip_hears_encrypted_answers() {
-    call_of_baresip(&["g711.so", "srtp.so"], "audio_codecs=pcmu;mediaenc=srtp-mand", (8_000, 1)).await;
+    call_of_baresip(SipScheme::Udp, &["g711.so", "srtp.so"], "audio_codecs=pcmu;mediaenc=srtp-mand", (8_000, 1)).await;
 }

@@ -1,6 +1,6 @@
 //! Registration at an exchange.
 
-use repartee::config::Secret;
+use repartee::config::{Secret, SipAddress};
 use repartee_gateway_testkit::PATIENCE;
 use repartee_testkit::scripted::Script;
 use tokio::net::UdpSocket;
@@ -25,7 +25,7 @@ async fn server_registers_at_an_exchange() {
     let exchange = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let address = exchange.local_addr().unwrap();
     let mut server = serve_with(Script::default(), |config| {
-        config.sip.registrar = Some(address);
+        config.sip.registrar = Some(SipAddress::udp(address));
         config.sip.domain = Some("pbx.example".to_owned());
         config.sip.user = Some("voice".to_owned());
         config.sip.password = Some(Secret::new("secret of the account"));

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use repartee::config::{Config, SipAddress, SipScheme};
 use repartee_gateway_testkit::{PATIENCE, Running};
 use repartee_media::opus::FRAME;
 use repartee_media::pcm;
@@ -17,13 +18,18 @@ pub async fn serve(script: Script) -> Running {
 }
 
 /// Server of telephone calls with changed settings.
-pub async fn serve_with(script: Script, change: impl FnOnce(&mut repartee::config::Config)) -> Running {
+pub async fn serve_with(script: Script, change: impl FnOnce(&mut Config)) -> Running {
     Running::start_with(script, |config| {
-        config.sip.listen = Some(([127, 0, 0, 1], 0).into());
+        config.sip.listen = vec![listen_by(SipScheme::Udp)];
         config.sip.peers = vec!["127.0.0.0/8".parse().unwrap()];
         change(config);
     })
     .await
+}
+
+/// Address of any free port of this machine, by this transport.
+pub fn listen_by(scheme: SipScheme) -> SipAddress {
+    SipAddress { scheme, address: ([127, 0, 0, 1], 0).into() }
 }
 
 /// Encoding of a telephone's sound.
