@@ -9,7 +9,7 @@ REPORT := target/report
 BUILT := $${CARGO_TARGET_DIR:-target}/release
 
 .DEFAULT_GOAL := help
-.PHONY: fuzz help run run-cluster run-real test-real bench-real release test test-arm check-macos test-cluster test-cuda gpu-pack test-long test-hostile screenshots conformance lint check-words bench bench-build loadtest knee overload numbers soak realtime-vs-chat graph setup-test bench-call bench-cascade bench-cluster bench-engine bench-families bench-heard bench-interruptions bench-scale bench-turns bench-weights bench-size weight-loss eval-model eval-weights sound-sample
+.PHONY: fuzz help run run-cluster run-real test-real bench-real release test test-arm check-macos test-cluster test-cuda gpu-pack test-long test-hostile screenshots conformance lint check-words bench bench-build loadtest knee overload numbers soak realtime-vs-chat graph setup-test bench-call bench-cascade bench-cluster bench-engine bench-families bench-heard bench-interruptions bench-noise bench-scale bench-turns bench-weights bench-size weight-loss eval-model eval-weights sound-sample
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -189,6 +189,10 @@ bench-heard:  ## Measure the kept transcript of interrupted answers against a re
 bench-interruptions:  ## Measure false and missed interruptions with echoes, voices and backchannels; writes target/report/interruptions.json
 	@$(SETUP) build load
 	$(CARGO) bench --workspace --bench interruptions
+
+bench-noise:  ## Measure answers, turns and clean voices with noise reduction on frozen scenes of noise and of soft callers; writes target/report/noise_reduction.json
+	@$(SETUP) build load tests
+	$(CARGO) bench --workspace --bench noise_reduction
 
 bench-turns:  ## Measure false ends and delay of turns on the frozen turns, beside silences and peers, with SMART_TURN=1 our own use of smart-turn too; writes target/report/turns.json
 	@$(SETUP) build load tests speech turns

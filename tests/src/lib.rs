@@ -7,6 +7,7 @@
 //! - [`asr`]: transcripts by an independent speech recogniser; [`spectral_similarity`]: similarity of two recordings
 //! - [`interruptions`]: simulated callers, echoes and backchannels during an answer
 //! - [`interruption_starts`]: the judged starts of voices, by kind
+//! - [`noise_scenes`]: frozen scenes of callers in noise, and of soft callers
 //! - [`side_by_side`]: benchmarks beside a reference implementation
 //! - [`word_errors`]: errors of a word estimator
 //! - [`tools`]: external programs that drive the server
@@ -21,6 +22,7 @@ pub mod demo;
 pub mod interruption_starts;
 pub mod interruptions;
 pub mod model_card;
+pub mod noise_scenes;
 pub mod questions;
 pub mod recording_engine;
 pub mod server;
