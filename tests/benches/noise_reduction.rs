@@ -14,6 +14,7 @@ use std::process::{Command as Program, Stdio};
 use anyhow::{Context, Result, ensure};
 use repartee_engine::{Engine, EngineConfig, Source};
 use repartee_engine_api::{Command, Event, Respond, SpeechEngine};
+use repartee_media::noise_reducer::{FAR_FIELD_DB, NEAR_FIELD_DB, NoiseReducer};
 use repartee_media::resample::Resampler;
 use repartee_media::vad::{TurnDetector, TurnEvent};
 use repartee_report::{Report, ReportRow};
@@ -33,17 +34,22 @@ const EARLIEST_MS: u64 = 450;
 enum Treatment {
     /// The sound as it is.
     Nothing,
+    /// Noise reduction of the published kinds.
+    NearField,
+    FarField,
     /// The command of `NOISE_PEER`.
     Peer,
 }
 
-const TREATMENTS: [Treatment; 2] = [Treatment::Nothing, Treatment::Peer];
+const TREATMENTS: [Treatment; 4] = [Treatment::Nothing, Treatment::NearField, Treatment::FarField, Treatment::Peer];
 
 impl Treatment {
     /// Returns as many samples.
     fn apply(self, samples: &[f32]) -> Result<Vec<f32>> {
         match self {
             Self::Nothing => Ok(samples.to_vec()),
+            Self::NearField => Ok(reduced(samples, NEAR_FIELD_DB)),
+            Self::FarField => Ok(reduced(samples, FAR_FIELD_DB)),
             Self::Peer => peer(samples),
         }
     }
@@ -52,6 +58,17 @@ impl Treatment {
         let named = std::env::var("NOISE_TREATMENTS").map_or(true, |names| names.contains(&format!("{self:?}")));
         named && (self != Self::Peer || std::env::var_os("NOISE_PEER").is_some())
     }
+}
+
+fn reduced(samples: &[f32], most_db: f32) -> Vec<f32> {
+    let (mut reducer, mut out) = (NoiseReducer::new(most_db), Vec::new());
+    for packet in samples.chunks(PACKET) {
+        let mut packet = packet.to_vec();
+        reducer.process(&mut packet);
+        out.extend(packet);
+    }
+    reducer.flush(&mut out);
+    out
 }
 
 fn peer(samples: &[f32]) -> Result<Vec<f32>> {

@@ -23,7 +23,7 @@ const ROOM_DB: f32 = -75.0;
 /// Noise of a room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RoomNoise {
-    /// White noise.
+    /// Gaussian samples, with all frequencies alike.
     White,
     /// Steady noise below some 500 Hz, as of a fan, with a hum of 120 Hz.
     Fan,
@@ -33,7 +33,7 @@ pub enum RoomNoise {
     Babble,
 }
 
-/// Every noise.
+/// Noises of the scenes, each with every ratio of [`SNRS_DB`].
 pub const NOISES: [RoomNoise; 4] = [RoomNoise::White, RoomNoise::Fan, RoomNoise::Street, RoomNoise::Babble];
 /// Levels of the voice above the noise, in dB.
 pub const SNRS_DB: [f32; 3] = [15.0, 8.0, 2.0];
@@ -58,7 +58,7 @@ impl std::fmt::Display for NoiseScene {
     }
 }
 
-/// Every scene.
+/// Returns the scenes: each noise with each ratio, then each level without a noise.
 pub fn scenes() -> impl Iterator<Item = NoiseScene> {
     let noisy = NOISES.into_iter().flat_map(|noise| SNRS_DB.map(|snr_db| NoiseScene::Noisy(noise, snr_db)));
     noisy.chain(LEVELS_DB.map(NoiseScene::Quiet))

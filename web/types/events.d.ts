@@ -103,12 +103,17 @@ export interface SemanticVad {
 
 export type TurnDetection = ServerVad | SemanticVad;
 
+/** Noise reduction by the place of the microphone. */
+export interface NoiseReduction {
+  type: "near_field" | "far_field";
+}
+
 /** Settings of the caller's audio. */
 export interface AudioInput {
   /** Audio format of `input_audio_buffer.append`. */
   format: AudioFormat;
-  /** Not supported. */
-  noise_reduction: null;
+  /** Noise reduction; `null` for none. */
+  noise_reduction: NoiseReduction | null;
   /** Transcription settings; `null` disables transcription. */
   transcription: Transcription | null;
   /** Turn detection; `null` for push-to-talk. */

@@ -22,6 +22,8 @@
 //! | `echo_path` | estimates gain and delay of the echo |
 //! | [`echo_canceller`] | removes the echo of our playback from the input |
 //! | [`call_echo`] | the canceller of a call: when it runs, and when it ends |
+//! | [`noise_reducer`] | softens steady noise beside the caller |
+//! | `transforms` | Fourier transforms, planned once for all calls |
 //! | `input_clock` | our clock's time of the input's samples |
 //! | [`playout`] | the server's playout clock |
 //! | [`resample`] | streaming sample-rate conversion |
@@ -94,6 +96,7 @@ pub mod level;
 pub mod mp3;
 #[cfg(test)]
 mod network_tests;
+pub mod noise_reducer;
 pub mod ogg;
 pub mod opus;
 pub mod packet_format;
@@ -105,6 +108,8 @@ pub mod red;
 pub mod resample;
 mod rtp_clock;
 mod rtp_steps;
+#[cfg(test)]
+mod soft_caller_tests;
 pub mod sound_file;
 #[cfg(test)]
 mod stall_tests;
@@ -112,6 +117,9 @@ pub mod tempo;
 #[cfg(test)]
 mod testdata;
 mod tonality;
+mod transforms;
+#[cfg(test)]
+mod turn_end_tests;
 mod turn_evidence;
 #[cfg(test)]
 mod turn_grid_sounds;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use repartee_testkit::signal::level_db;
 
+use super::noise_reducer::{FAR_FIELD_DB, NEAR_FIELD_DB, NoiseReducer};
 use super::opus::{OpusDecoder, OpusEncoder};
 use super::pcm;
 use super::resample::Resampler;
@@ -155,13 +156,18 @@ fn sent(scene: &GridScene, seed: u64) -> (Vec<f32>, ScenedVoice) {
     }
 }
 
-/// Faults of the turns of a scene; none if they are right.
-fn faults(scene: &GridScene, seed: u64) -> Vec<String> {
+/// Faults of the turns of a scene, whose noise is reduced by `reduced_db`; none if they are right.
+fn faults(scene: &GridScene, seed: u64, reduced_db: Option<f32>) -> Vec<String> {
     let GridScene { codec, rate, level_db: noise_db, .. } = *scene;
     let (sent, voice) = sent(scene, seed);
     let mut turns = TurnDetector::default();
     turns.configure(TurnSettings::default());
-    let events = turns.push(&received(codec, rate, &sent));
+    let mut heard = received(codec, rate, &sent);
+    if let Some(mut reducer) = reduced_db.map(NoiseReducer::new) {
+        reducer.process(&mut heard);
+        reducer.flush(&mut heard);
+    }
+    let events = turns.push(&heard);
     let ms = |samples: usize| samples as u64 * 1_000 / u64::from(rate);
     let (begin, end, heard) = match voice {
         Some((snr_db, at)) => (ms(at.start), ms(at.end), snr_db >= HEARD.0 && noise_db + snr_db >= HEARD.1),
@@ -197,12 +203,12 @@ fn faults(scene: &GridScene, seed: u64) -> Vec<String> {
     faults
 }
 
-/// Runs the scenes whose index `takes`, on two threads; fails with the faulty ones.
-fn run(takes: impl Fn(usize) -> bool) {
+/// Runs the scenes whose index `takes`, on two threads; fails with the faulty ones if they are more than `most`.
+fn run(takes: impl Fn(usize) -> bool, reduced_db: Option<f32>, most: usize) {
     let scenes = scenes();
     let taken: Vec<_> = scenes.iter().enumerate().filter(|(index, _)| takes(*index)).collect();
     let faulty = |taken: &[(usize, &GridScene)]| -> Vec<String> {
-        let found = taken.iter().map(|(index, scene)| (index, scene, faults(scene, *index as u64)));
+        let found = taken.iter().map(|(index, scene)| (index, scene, faults(scene, *index as u64, reduced_db)));
         let faulty = found.filter(|(.., found)| !found.is_empty());
         faulty.map(|(index, scene, found)| format!("{index}: {scene:?}: {}", found.join(", "))).collect()
     };
@@ -211,16 +217,27 @@ fn run(takes: impl Fn(usize) -> bool) {
         let first = scope.spawn(|| faulty(first));
         [faulty(second), first.join().unwrap()].concat()
     });
-    assert!(faulty.is_empty(), "{} of {} scenes are faulty:\n{}", faulty.len(), taken.len(), faulty.join("\n"));
+    assert!(faulty.len() <= most, "{} of {} scenes are faulty:\n{}", faulty.len(), taken.len(), faulty.join("\n"));
 }
 
 #[test]
 fn sampled_grid_opens_and_ends_turns_rightly() {
-    run(|index| index.is_multiple_of(SAMPLED));
+    run(|index| index.is_multiple_of(SAMPLED), None, 0);
+}
+
+// With less noise between them many voices rise further above the floor: the scenes that are left are theirs.
+#[test]
+fn sampled_grid_with_reduced_noise_near() {
+    run(|index| index.is_multiple_of(SAMPLED), Some(NEAR_FIELD_DB), 2);
+}
+
+#[test]
+fn sampled_grid_with_reduced_noise_far() {
+    run(|index| index.is_multiple_of(SAMPLED), Some(FAR_FIELD_DB), 4);
 }
 
 #[test]
 #[ignore = "takes minutes"]
 fn whole_grid_has_no_further_faulty_scenes() {
-    run(|index| !FAULTY.contains(&index));
+    run(|index| !FAULTY.contains(&index), None, 0);
 }

@@ -20,6 +20,7 @@
 //! | `literal` | fields with one value |
 //! | [`fields`] | fields as clients write them, and the paths of wrong ones |
 //! | [`beta`] | names of the beta interface |
+//! | [`noise_reduction`] | noise reduction of the caller's audio |
 //! | [`merge`] | update semantics of absent and `null` fields |
 //! | [`suggestion`] | names that a person may have meant |
 //!
@@ -54,6 +55,7 @@ pub mod input_audio;
 pub mod item;
 pub mod json;
 pub mod merge;
+pub mod noise_reduction;
 pub mod output_audio;
 pub mod rate_limits;
 pub mod response;

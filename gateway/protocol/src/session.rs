@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::fields::{integer, name_of, optional_integer, within};
 use super::literal::literal;
+use super::noise_reduction::NoiseReduction;
 use super::transcription::Delay;
 use super::truncation::Truncation;
 
@@ -205,8 +206,8 @@ pub struct Audio {
 pub struct AudioInput {
     /// Audio format of `input_audio_buffer.append`.
     pub format: AudioFormat,
-    /// Not supported; always `null`.
-    pub noise_reduction: Option<Value>,
+    /// Noise reduction; `null` for none.
+    pub noise_reduction: Option<NoiseReduction>,
     /// Transcription settings; `null` disables transcription.
     pub transcription: Option<Transcription>,
     /// Turn detection; `null` for push-to-talk.

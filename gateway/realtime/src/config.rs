@@ -221,7 +221,6 @@ fn apply_capabilities(config: &mut Session, model: &ModelInfo) {
     config.prompt = None;
     config.reasoning = None;
     config.include = None;
-    config.audio.input.noise_reduction = None;
     if config.kind == SessionKind::Transcription {
         serve_transcription(config);
     }

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use repartee_engine_api::{Command, EngineUsage, Event, LatencyStamps, ModelInfo, ResponseId};
 use repartee_media::vad::{TurnEvent, TurnSettings};
+use repartee_protocol::noise_reduction::NoiseReductionKind;
 use repartee_protocol::response::{PartRef, ResponseStatus};
 use repartee_protocol::session::AudioFormat;
 use repartee_protocol::{ClientMessage, ErrorBody, ServerMessage};
@@ -155,6 +156,8 @@ pub struct AudioSettings {
     pub input: AudioFormat,
     /// Turn detection settings; `None` for push-to-talk.
     pub turns: Option<TurnSettings>,
+    /// Noise reduction; `None` for the sound as it is.
+    pub noise_reduction: Option<NoiseReductionKind>,
 }
 
 /// Owner of the playout clock.

@@ -59,6 +59,8 @@ impl RealtimeSession {
         let turns = input.turn_detection.as_ref().map(|turns| config::turn_settings(turns, speculative));
         let idle_ms = self.idle_timeout_ms().unwrap_or(0);
         self.input.set_preroll(turns.as_ref().map_or(0, |turns| turns.prefix_padding_ms), idle_ms);
-        self.effects.push(Effect::Configure(AudioSettings { input: self.config.audio.input.format, turns }));
+        let input = &self.config.audio.input;
+        let noise_reduction = input.noise_reduction.map(|reduction| reduction.kind);
+        self.effects.push(Effect::Configure(AudioSettings { input: input.format, turns, noise_reduction }));
     }
 }

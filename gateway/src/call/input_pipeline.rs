@@ -9,6 +9,7 @@ use repartee_media::endpointing::{PauseModel, TurnQuery};
 use repartee_media::level::audible_end;
 use repartee_media::resample::ResampleError;
 use repartee_media::vad::{self, BargeInPolicy, TurnDetector, TurnEvent, TurnSettings};
+use repartee_protocol::noise_reduction::NoiseReductionKind;
 use repartee_realtime::audio::EncodedAudio;
 use repartee_realtime::{PIECE_MS, SessionInput};
 
@@ -74,6 +75,11 @@ impl InputPipeline {
         if let Some(turns) = turns {
             self.detector.configure(turns);
         }
+    }
+
+    /// Sets the noise reduction of the pieces that follow; `None` for the sound as it is.
+    pub fn reduce_noise(&mut self, kind: Option<NoiseReductionKind>) {
+        self.sound.noise_reduction = kind;
     }
 
     /// Ends the open turn, which was committed by other means.
@@ -151,7 +157,7 @@ impl InputPipeline {
         self.detector.set_unpausable(unpausable);
     }
 
-    /// Takes one piece of the queued samples, without the echo of our playback and at the rates of model and detector. `is_recorded`: true
+    /// Takes one piece of the queued samples, without the echo of our playback, with reduced noise and at the rates of model and detector. `is_recorded`: true
     /// if it was recorded before and has no echo.
     pub fn convert(&mut self, is_recorded: bool) -> Result<ConvertedSound, ResampleError> {
         let end = self.pending.len().min(self.at + (self.sound.rate() * PIECE_MS / 1_000) as usize);

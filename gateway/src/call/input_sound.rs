@@ -1,10 +1,13 @@
-//! Sound of a caller on its way to the model and to the turn detector: without the echo of our playback, at the rates of both.
+//! Sound of a caller on its way to the model and to the turn detector: without the echo of our playback, with reduced noise if the session
+//! asks for that, at the rates of both.
 
 use std::borrow::Cow;
 
 use repartee_media::call_echo::CallEcho;
+use repartee_media::noise_reducer::{FAR_FIELD_DB, NEAR_FIELD_DB, NoiseReducer};
 use repartee_media::resample::{ResampleError, Resampler};
 use repartee_media::vad;
+use repartee_protocol::noise_reduction::NoiseReductionKind;
 
 /// Converter of one call's input.
 #[derive(Debug)]
@@ -16,6 +19,10 @@ pub(super) struct InputSound {
     pub echo: Option<CallEcho>,
     /// True if the last piece passed the canceller.
     cancels: bool,
+    /// Noise reduction of the next piece; `None` for none.
+    pub noise_reduction: Option<NoiseReductionKind>,
+    /// Noise reducer that the last piece passed, behind the canceller.
+    reducer: Option<(NoiseReductionKind, Box<NoiseReducer>)>,
 }
 
 /// Resamplers from one input rate.
@@ -24,8 +31,8 @@ struct Resamplers {
     model: Resampler,
     /// `None` if the model's input rate is the detector's.
     detector: Option<Resampler>,
-    /// From the detector's rate to the model's, if these differ and the echo is being cancelled.
-    cancelled: Option<Resampler>,
+    /// From the detector's rate to the model's, if these differ and the sound is changed at the detector's rate.
+    changed: Option<Resampler>,
 }
 
 /// Converted sound.
@@ -55,7 +62,15 @@ impl InputSound {
     /// Creates the converter of a new call.
     pub fn new(model_rate: u32, cancels_echo: bool) -> Self {
         let echo = cancels_echo.then(CallEcho::new);
-        Self { model_rate, rate: model_rate, resamplers: None, echo, cancels: false }
+        Self {
+            model_rate,
+            rate: model_rate,
+            resamplers: None,
+            echo,
+            cancels: false,
+            noise_reduction: None,
+            reducer: None,
+        }
     }
 
     /// Rate of the input, in Hz.
@@ -72,26 +87,32 @@ impl InputSound {
     pub fn set_rate(&mut self, rate: u32) -> Result<(), ResampleError> {
         let detector = (self.model_rate != vad::RATE).then(|| Resampler::new(rate, vad::RATE)).transpose()?;
         let model = Resampler::new(rate, self.model_rate)?;
-        (self.resamplers, self.rate) = (Some(Resamplers { model, detector, cancelled: None }), rate);
+        (self.resamplers, self.rate) = (Some(Resamplers { model, detector, changed: self.changed()? }), rate);
         Ok(())
     }
 
     /// Converts a piece of the input. `is_recorded`: true if it was recorded before and has no echo.
     pub fn convert(&mut self, piece: Cow<'_, [f32]>, is_recorded: bool) -> Result<ConvertedSound, ResampleError> {
         let cancels = self.echo.as_mut().is_some_and(CallEcho::begin_piece) && !is_recorded;
-        let before = if cancels == self.cancels { None } else { Some(self.switch()?) };
+        let is_same = cancels == self.cancels && self.noise_reduction == self.reducer.as_ref().map(|(kind, _)| *kind);
+        let before = if is_same { None } else { Some(self.switch(cancels)?) };
         let Some(resamplers) = &mut self.resamplers else { return Ok(ConvertedSound::default()) };
-        let mut pass = |samples: &mut Vec<f32>| match &mut self.echo {
-            Some(echo) if cancels => echo.cancel(samples),
-            Some(echo) if is_recorded => echo.skip(samples.len()),
-            Some(echo) => echo.hear(samples),
-            None => {}
+        let mut pass = |samples: &mut Vec<f32>| {
+            match &mut self.echo {
+                Some(echo) if cancels => echo.cancel(samples),
+                Some(echo) if is_recorded => echo.skip(samples.len()),
+                Some(echo) => echo.hear(samples),
+                None => {}
+            }
+            if let Some((_, reducer)) = &mut self.reducer {
+                reducer.process(samples);
+            }
         };
         let mut sound = match &mut resamplers.detector {
             Some(detector) => {
                 let mut heard = detector.push(&piece)?;
                 pass(&mut heard);
-                let for_model = match &mut resamplers.cancelled {
+                let for_model = match &mut resamplers.changed {
                     Some(resampler) => resampler.push(&heard)?,
                     None => resamplers.model.push(&piece)?,
                 };
@@ -113,61 +134,135 @@ impl InputSound {
         Ok(sound)
     }
 
-    /// Begins or ends cancelling; returns the sound that the other path still holds.
-    fn switch(&mut self) -> Result<ConvertedSound, ResampleError> {
-        self.cancels = !self.cancels;
-        let Some((resamplers, echo)) = self.resamplers.as_mut().zip(self.echo.as_mut()) else {
-            return Ok(ConvertedSound::default());
-        };
-        let Some(detector) = &mut resamplers.detector else {
-            let mut for_model = Vec::new();
-            if !self.cancels {
-                echo.flush(&mut for_model);
-            }
-            return Ok(ConvertedSound { for_model, for_detector: None });
-        };
-        let mut heard = detector.flush()?;
-        let for_model = if self.cancels {
-            echo.hear(&heard);
-            resamplers.cancelled = Some(Resampler::new(vad::RATE, self.model_rate)?);
-            resamplers.model.flush()?
-        } else {
-            echo.cancel(&mut heard);
-            echo.flush(&mut heard);
-            end(resamplers.cancelled.take(), &heard)?
-        };
-        Ok(ConvertedSound { for_model, for_detector: Some(heard) })
+    /// Begins or ends cancelling or noise reduction; returns the sound that the other path still holds.
+    fn switch(&mut self, cancels: bool) -> Result<ConvertedSound, ResampleError> {
+        let before = if self.resamplers.is_some() { self.drain(false)? } else { ConvertedSound::default() };
+        self.cancels = cancels;
+        if self.noise_reduction != self.reducer.as_ref().map(|(kind, _)| *kind) {
+            self.reducer = self.noise_reduction.map(|kind| {
+                let most_db = match kind {
+                    NoiseReductionKind::NearField => NEAR_FIELD_DB,
+                    NoiseReductionKind::FarField => FAR_FIELD_DB,
+                };
+                (kind, Box::new(NoiseReducer::new(most_db)))
+            });
+        }
+        let changed = self.changed()?;
+        if let Some(resamplers) = &mut self.resamplers {
+            resamplers.changed = changed;
+        }
+        Ok(before)
+    }
+
+    /// Resampler behind the canceller and the noise reducer, if one of them is at work.
+    fn changed(&self) -> Result<Option<Resampler>, ResampleError> {
+        let is_changed = self.cancels || self.reducer.is_some();
+        (is_changed && self.model_rate != vad::RATE).then(|| Resampler::new(vad::RATE, self.model_rate)).transpose()
     }
 
     /// Returns the sound that is inside the converter.
     pub fn flush(&mut self) -> Result<ConvertedSound, ResampleError> {
+        self.drain(true)
+    }
+
+    /// Returns the sound that is inside; `all`: also that of a resampler to a rate that detector and model share.
+    fn drain(&mut self, all: bool) -> Result<ConvertedSound, ResampleError> {
         let Some(resamplers) = &mut self.resamplers else { return Ok(ConvertedSound::default()) };
-        let mut pass = |samples: &mut Vec<f32>| match &mut self.echo {
-            Some(echo) if self.cancels => {
-                echo.cancel(samples);
-                echo.flush(samples);
+        let mut pass = |samples: &mut Vec<f32>| {
+            match &mut self.echo {
+                Some(echo) if self.cancels => {
+                    echo.cancel(samples);
+                    echo.flush(samples);
+                }
+                Some(echo) => echo.hear(samples),
+                None => {}
             }
-            Some(echo) => echo.hear(samples),
-            None => {}
+            if let Some((_, reducer)) = &mut self.reducer {
+                reducer.process(samples);
+                reducer.flush(samples);
+            }
         };
-        let mut for_model = resamplers.model.flush()?;
         let Some(detector) = &mut resamplers.detector else {
+            let mut for_model = if all { resamplers.model.flush()? } else { Vec::new() };
             pass(&mut for_model);
             return Ok(ConvertedSound { for_model, for_detector: None });
         };
         let mut heard = detector.flush()?;
         pass(&mut heard);
-        if resamplers.cancelled.is_some() {
-            for_model = end(resamplers.cancelled.replace(Resampler::new(vad::RATE, self.model_rate)?), &heard)?;
-        }
+        let for_model = match &mut resamplers.changed {
+            Some(resampler) => end(resampler, &heard)?,
+            None => resamplers.model.flush()?,
+        };
         Ok(ConvertedSound { for_model, for_detector: Some(heard) })
     }
 }
 
 /// Converts the end of a signal.
-fn end(resampler: Option<Resampler>, samples: &[f32]) -> Result<Vec<f32>, ResampleError> {
-    let Some(mut resampler) = resampler else { return Ok(Vec::new()) };
+fn end(resampler: &mut Resampler, samples: &[f32]) -> Result<Vec<f32>, ResampleError> {
     let mut end = resampler.push(samples)?;
     end.extend(resampler.flush()?);
     Ok(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use repartee_media::level::is_audible;
+    use repartee_testkit::random::Random;
+    use repartee_testkit::signal::level_db;
+
+    use super::*;
+
+    const KINDS: [Option<NoiseReductionKind>; 4] =
+        [None, Some(NoiseReductionKind::NearField), Some(NoiseReductionKind::FarField), None];
+
+    /// Steady noise of some -35 dBFS.
+    fn noise(rate: u32, seconds: u32) -> Vec<f32> {
+        let mut random = Random::new(5);
+        (0..rate * seconds).map(|_| 0.06 * (random.unit() as f32 - 0.5)).collect()
+    }
+
+    #[test]
+    fn changed_noise_reduction_keeps_every_sample() {
+        for (rate, model_rate) in [(24_000, 16_000), (8_000, 24_000), (16_000, 16_000)] {
+            let mut sound = InputSound::new(model_rate, true);
+            sound.set_rate(rate).unwrap();
+            let (mut model, mut detector) = (0, 0);
+            let mut count = |converted: &ConvertedSound| {
+                model += converted.for_model.len();
+                detector += converted.heard().len();
+            };
+            for (number, piece) in noise(rate, 4).chunks(rate as usize / 50).enumerate() {
+                sound.noise_reduction = KINDS[number / 50];
+                count(&sound.convert(Cow::Borrowed(piece), false).unwrap());
+            }
+            count(&sound.flush().unwrap());
+            // Each change ends a signal, whose length is rounded.
+            assert!(model.abs_diff(4 * model_rate as usize) <= 3, "{rate}: {model}");
+            assert!(detector.abs_diff(4 * vad::RATE as usize) <= 3, "{rate}: {detector}");
+        }
+    }
+
+    #[test]
+    fn model_and_detector_hear_less_noise() {
+        for (rate, model_rate) in [(24_000, 24_000), (16_000, 16_000)] {
+            let mut sound = InputSound::new(model_rate, true);
+            sound.set_rate(rate).unwrap();
+            let (mut models, mut detectors) = (Vec::new(), Vec::new());
+            for (number, piece) in noise(rate, 4).chunks(rate as usize / 50).enumerate() {
+                sound.noise_reduction = KINDS[number / 50];
+                let converted = sound.convert(Cow::Borrowed(piece), false).unwrap();
+                detectors.extend_from_slice(converted.heard());
+                models.extend(converted.for_model);
+            }
+            for (heard, rate) in [(models, model_rate as usize), (detectors, vad::RATE as usize)] {
+                let levels = [0, 1, 2, 3].map(|second| {
+                    level_db(&heard[(2 * second + 1) * rate / 2..heard.len().min((second + 1) * rate - rate / 20)])
+                });
+                assert!(levels[1] < levels[0] - 4.0 && levels[2] < levels[1] - 4.0, "{levels:?}");
+                // Only the loudest half of the spectrum passed the reducer's rate; after it the sound is whole again.
+                assert!((levels[3] - levels[0]).abs() < 0.5, "{levels:?}");
+                assert!(is_audible(&heard));
+            }
+        }
+    }
 }

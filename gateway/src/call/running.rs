@@ -343,6 +343,7 @@ impl CallTask {
                 Effect::Configure(settings) => {
                     self.input_format = settings.input;
                     self.input_pipeline.configure(settings.turns);
+                    self.input_pipeline.reduce_noise(settings.noise_reduction);
                     self.resume(transport);
                 }
                 Effect::ResetTurnDetector => {

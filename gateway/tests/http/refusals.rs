@@ -129,7 +129,9 @@ async fn settings_of_stock_clients_give_warnings() {
     let detection = json!({"type": "semantic_vad", "eagerness": "high", "create_response": true,
         "interrupt_response": false});
     assert_eq!(session["audio"]["input"]["turn_detection"], detection);
+    assert_eq!(session["audio"]["input"]["noise_reduction"], json!({"type": "near_field"}));
     let warnings = session["repartee"]["warnings"].as_array().unwrap();
+    assert!(!warnings.iter().any(|warning| warning.to_string().contains("noise_reduction")), "{warnings:?}");
     assert!(warnings.contains(&json!("session.audio.output.voice: `marin` is served as `ada`")), "{warnings:?}");
     assert!(warnings.contains(&json!("session.new_field is not known here and was ignored")), "{warnings:?}");
 }

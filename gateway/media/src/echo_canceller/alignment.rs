@@ -5,9 +5,8 @@ use std::sync::Arc;
 use realfft::num_complex::Complex32;
 use realfft::{ComplexToReal, RealToComplex};
 
-use super::filter::{back, transform};
-use super::transforms::plan;
 use super::units::{BLOCK, RATE};
+use crate::transforms::{back, plan, transform};
 
 /// Samples of the input in one window, 220 ms.
 pub(super) const WINDOW: usize = 22 * BLOCK;

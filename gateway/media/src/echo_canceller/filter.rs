@@ -9,8 +9,8 @@ use std::sync::Arc;
 use realfft::num_complex::Complex32;
 use realfft::{ComplexToReal, RealToComplex};
 
-use super::transforms::plan;
 use super::units::BLOCK;
+use crate::transforms::{back, plan, transform};
 
 /// Length of a transform.
 const SIZE: usize = 2 * BLOCK;
@@ -162,35 +162,4 @@ impl EchoFilter {
         let sum: f32 = self.weights.iter().flatten().map(Complex32::norm_sqr).sum();
         sum / BINS as f32
     }
-}
-
-/// Transforms `time` into `spectrum`; both have the planned lengths.
-pub(super) fn transform(
-    fft: &dyn RealToComplex<f32>,
-    time: &mut [f32],
-    spectrum: &mut [Complex32],
-    scratch: &mut [Complex32],
-) {
-    let used = fft.get_scratch_len();
-    if fft.process_with_scratch(time, spectrum, &mut scratch[..used]).is_err() {
-        spectrum.fill(Complex32::default());
-    }
-}
-
-/// Transforms `spectrum` back into `time`.
-pub(super) fn back(
-    fft: &dyn ComplexToReal<f32>,
-    spectrum: &mut [Complex32],
-    time: &mut [f32],
-    scratch: &mut [Complex32],
-) {
-    let used = fft.get_scratch_len();
-    // The ends of a real signal's spectrum are real.
-    let last = spectrum.len() - 1;
-    (spectrum[0].im, spectrum[last].im) = (0.0, 0.0);
-    if fft.process_with_scratch(spectrum, time, &mut scratch[..used]).is_err() {
-        time.fill(0.0);
-    }
-    let scale = 1.0 / time.len() as f32;
-    time.iter_mut().for_each(|sample| *sample *= scale);
 }

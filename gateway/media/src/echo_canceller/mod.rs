@@ -8,7 +8,6 @@
 //! | `bound` | upper bound of an echo whose delay is not known |
 //! | `units` | rate, block and bands |
 //! | `suppressor` | suppression of what the filter leaves |
-//! | `transforms` | Fourier transforms, planned once for all calls |
 //!
 //! Sound is mono at 16 kHz. The played samples have positions on the input's time axis: a sample at position 0 left our playout clock when
 //! the first input sample arrived. Output is 10 ms late.
@@ -32,7 +31,6 @@ mod playback;
 mod suppressor;
 #[cfg(test)]
 pub(crate) mod tests;
-mod transforms;
 mod units;
 
 /// Time before the found delay that the filter covers: the sound that is found may not be the first.

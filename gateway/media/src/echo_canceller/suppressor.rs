@@ -6,9 +6,8 @@ use realfft::num_complex::Complex32;
 use realfft::{ComplexToReal, RealToComplex};
 
 use super::bound::EchoBound;
-use super::filter::{back, transform};
-use super::transforms::plan;
 use super::units::{BANDS, BLOCK, Bands};
+use crate::transforms::{back, plan, transform};
 
 /// First bins of the bands, of 50 Hz, and the end of the last.
 const EDGES: [usize; BANDS + 1] = [2, 4, 6, 8, 10, 12, 14, 17, 20, 24, 28, 33, 39, 46, 54, 64, 76, 90, 106, 126, 150];

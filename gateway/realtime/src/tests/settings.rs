@@ -210,6 +210,35 @@ fn beta_names_are_mapped_with_a_warning() {
 }
 
 #[test]
+fn noise_reduction_is_set_changed_and_cleared() {
+    let mut harness = Harness::new(Delivery::Unpaced);
+    let input = |reduction: Value| json!({"audio": {"input": {"noise_reduction": reduction}}});
+    for (patch, shown, warned) in [
+        (json!({"instructions": "Be kind."}), Value::Null, false),
+        (input(json!({"type": "near_field"})), json!({"type": "near_field"}), false),
+        (json!({"instructions": "Be short."}), json!({"type": "near_field"}), false),
+        (input(json!({"type": "far_field"})), json!({"type": "far_field"}), false),
+        (input(Value::Null), Value::Null, false),
+        (json!({"input_audio_noise_reduction": {"type": "near_field"}}), json!({"type": "near_field"}), true),
+        (
+            json!({"type": "transcription", "audio": {"input": {"noise_reduction": {"type": "far_field"}}}}),
+            json!({"type": "far_field"}),
+            false,
+        ),
+    ] {
+        harness.clear();
+        harness.update(patch.clone());
+        let session = &harness.find("session.updated")["session"];
+        assert_eq!(session["audio"]["input"]["noise_reduction"], shown, "{patch}");
+        let warnings = session["repartee"]["warnings"].to_string();
+        assert_eq!(warnings.contains("noise_reduction"), warned, "{patch}: {warnings}");
+    }
+    harness.clear();
+    harness.update(input(json!({"type": "mid_field"})));
+    assert_eq!(harness.find("error")["error"]["param"], "session.audio.input.noise_reduction.type");
+}
+
+#[test]
 fn default_instructions_hold_until_replaced() {
     let model = ModelInfo { instructions: "Be short.".into(), ..model() };
     let (session_id, stem) = ("sess_1".into(), "s".into());
