@@ -74,6 +74,8 @@ pub(crate) struct KeyReport {
     present: Vec<KeyUse>,
     /// Use as it was last told, and how often, by key.
     told: BTreeMap<u64, (KeyUse, u32)>,
+    /// Calls of all keys at the last message, also of those that it left out.
+    at_last: BTreeMap<u64, u32>,
 }
 
 impl KeyReport {
@@ -83,6 +85,14 @@ impl KeyReport {
         // A key that was removed is told no more.
         let known = |of_key: &KeyUse| self.told.get(&of_key.key).map(|told| (of_key.key, *told));
         self.told = present.iter().filter_map(known).collect();
+    }
+
+    /// Keys with more calls than at the last message, each with the number then and now.
+    pub fn risen(&self) -> impl Iterator<Item = (u64, u32, u32)> {
+        self.present.iter().filter_map(|of_key| {
+            let before = self.at_last.get(&of_key.key).copied().unwrap_or_default();
+            (of_key.calls > before).then_some((of_key.key, before, of_key.calls))
+        })
     }
 
     /// Keys of the next message: at most [`MAX_KEYS`] of those with calls or late use, the most used first.
@@ -97,6 +107,8 @@ impl KeyReport {
                 if changed { 0 } else { times },
             ))
         };
+        let running = self.present.iter().filter(|of_key| of_key.calls > 0);
+        self.at_last = running.map(|of_key| (of_key.key, of_key.calls)).collect();
         let mut busy: Vec<_> = self.present.iter().filter_map(ranked).collect();
         busy.sort_by_key(|(of_key, new, _)| Reverse((of_key.calls, *new)));
         busy.truncate(MAX_KEYS);

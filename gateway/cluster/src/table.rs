@@ -38,6 +38,8 @@ pub enum TableInput<'a> {
     Load(NodeLoad),
     /// Present use of this node by all of its API keys.
     Keys(&'a [KeyUse]),
+    /// Calls that one key may have on all nodes; 0 for no limit.
+    KeyLimit(u32),
     /// This node's recorded voices or consents have changed so often.
     Voices(u32),
     /// This node takes no new calls any more.
@@ -101,7 +103,9 @@ pub struct Table {
     pub(crate) peers: BTreeMap<NodeTag, Peer>,
     pub(crate) counts: TableCounts,
     /// Use of this node by its keys.
-    report: KeyReport,
+    pub(crate) report: KeyReport,
+    /// Calls that one key may have on all nodes; 0 for no limit.
+    pub(crate) key_limit: u32,
     /// True if this node writes messages of the version before.
     is_previous: bool,
     /// Time for which a node that is gone is kept: the longest call.
@@ -138,6 +142,7 @@ impl Table {
             peers: BTreeMap::new(),
             counts: TableCounts::default(),
             report: KeyReport::default(),
+            key_limit: 0,
             is_previous: false,
             keep: keep.max(GONE_AFTER),
             now,
@@ -167,7 +172,13 @@ impl Table {
         match input {
             TableInput::Message(bytes) => self.receive(bytes, &mut effects),
             TableInput::Load(load) => self.set_load(load),
-            TableInput::Keys(keys) => self.report.set(keys),
+            TableInput::Keys(keys) => {
+                self.report.set(keys);
+                if self.may_reach_limit() {
+                    self.beat_soon();
+                }
+            }
+            TableInput::KeyLimit(most) => self.key_limit = most,
             TableInput::Voices(changes) => {
                 if std::mem::replace(&mut self.own.voices, changes) != changes {
                     self.beat_soon();

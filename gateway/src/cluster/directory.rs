@@ -1,6 +1,7 @@
 //! Directory: the table of nodes, shared by all requests, and the task that feeds it from the bus.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use super::bus::Bus;
 
 /// Interval at which the node's own load is measured.
 const LOAD_EVERY: Duration = Duration::from_millis(50);
-/// Measurements of the load between two of the keys' use.
+/// Measurements of the load between two of the keys' use, while no call begins.
 const LOADS_PER_KEYS: u32 = 4;
 /// Own messages that may wait for the bus; more are lost.
 const MAX_QUEUED: usize = 64;
@@ -28,6 +29,9 @@ pub trait LocalNode: Send + Sync {
 
     /// Present use by all API keys.
     fn keys(&self) -> Vec<KeyUse>;
+
+    /// Calls that one key may have on all nodes; 0 for no limit.
+    fn calls_per_key(&self) -> u32;
 
     /// Number of changes of the recorded voices and consents; 0 while there are none.
     fn voices(&self) -> u32;
@@ -45,6 +49,8 @@ pub struct Directory {
     queued: Mutex<Option<mpsc::Receiver<OwnMessage>>>,
     /// Number of nodes that take part, this one included.
     count: watch::Sender<usize>,
+    /// True if a call has begun since the keys' use was measured.
+    has_begun: AtomicBool,
 }
 
 impl fmt::Debug for Directory {
@@ -57,7 +63,8 @@ impl Directory {
     /// Shares a table; `count` is told the number of nodes that take part, this one included.
     pub fn new(table: Table, count: watch::Sender<usize>, node: Box<dyn LocalNode>) -> Arc<Self> {
         let (queue, queued) = mpsc::channel(MAX_QUEUED);
-        Arc::new(Self { node, table: Mutex::new(table), queue, queued: Mutex::new(Some(queued)), count })
+        let (table, queued, has_begun) = (Mutex::new(table), Mutex::new(Some(queued)), AtomicBool::new(false));
+        Arc::new(Self { node, table, queue, queued, count, has_begun })
     }
 
     /// Reads the table, or asks it for a choice, at the present time.
@@ -98,8 +105,14 @@ impl Directory {
         self.input(TableInput::Load(self.node.load()));
     }
 
+    /// Notes that a call has begun here: its key's use is measured soon.
+    pub fn note_call(&self) {
+        self.has_begun.store(true, Ordering::Relaxed);
+    }
+
     /// Gives the table what the next beat tells beside the load.
     fn measure_use(&self) {
+        self.input(TableInput::KeyLimit(self.node.calls_per_key()));
         self.input(TableInput::Keys(&self.node.keys()));
         self.input(TableInput::Voices(self.node.voices()));
     }
@@ -134,7 +147,7 @@ impl Directory {
                 _ = measure.tick() => {
                     self.measure();
                     measured = measured.wrapping_add(1);
-                    if measured.is_multiple_of(LOADS_PER_KEYS) {
+                    if self.has_begun.swap(false, Ordering::Relaxed) || measured.is_multiple_of(LOADS_PER_KEYS) {
                         self.measure_use();
                     }
                 }

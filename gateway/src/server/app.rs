@@ -160,7 +160,7 @@ impl AppState {
     }
 
     /// Calls that a key may have, and has on other nodes of the cluster.
-    fn calls_of(&self, key: Option<KeyId>) -> KeyCalls {
+    pub(super) fn calls_of(&self, key: Option<KeyId>) -> KeyCalls {
         let slots = self.engine.occupancy().1;
         #[cfg(feature = "cluster")]
         let (slots, elsewhere) = match self.cluster.get().map(|cluster| cluster.elsewhere(key)) {

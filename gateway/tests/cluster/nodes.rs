@@ -24,6 +24,8 @@ use super::nats::NatsServer;
 
 /// Secret of the cluster.
 pub const SECRET: &str = "0123456789abcdef0123456789abcdef";
+/// API key of nodes that have keys, perhaps beside others.
+pub const KEY: &str = "the-first-key-of-the-cluster";
 /// Offer of a browser that never connects.
 pub const OFFER: &str = include_str!("../../testdata/fuzz/offers/chromium.sdp");
 /// Headers of an offer.
@@ -155,7 +157,9 @@ impl Nodes {
 
     /// List of nodes of a node.
     pub async fn list(&self, index: usize) -> serde_json::Value {
-        send(self.address(index), "GET", "/v1/cluster/nodes", &[], b"").await.json()
+        let bearer = format!("Bearer {KEY}");
+        let headers = [("authorization", &*bearer)];
+        send(self.address(index), "GET", "/v1/cluster/nodes", &headers, b"").await.json()
     }
 
     /// Returns once the nodes have this many sessions.

@@ -48,12 +48,12 @@ async fn one_key_is_limited_on_all_nodes() {
     let at_once = placed(&world, (0..90).map(|call| call % 3)).await;
     sleep(HEARD).await;
     let later = placed(&world, (0..30).map(|call| call % 3)).await;
-    // A call a quarter of a second: five begin within a beat and its way, three in four of them elsewhere.
+    // Most are told before the next one comes; on a slow machine a message may take as long as a beat.
     assert!((MOST..=MOST + 5).contains(&slowly), "{slowly}");
     assert!((MOST..=3 * MOST).contains(&at_once) && later == 0, "{at_once}, then {later}");
     row(
         &format!("one key on three nodes, `limits.calls_per_key` = {MOST}"),
-        &format!("at most {MOST} calls, and those that begin on other nodes within a beat"),
+        &format!("at most {MOST} calls, and those that begin on other nodes within 150 ms and the way"),
         &format!("a call each 250 ms: {slowly}; 90 at once: {at_once}, then {later} of 30 more"),
     );
 }

@@ -255,6 +255,61 @@ fn a_key_exceeds_by_one_beats_calls() {
     assert!(most <= LIMIT + 30, "{most}");
 }
 
+/// Most calls that a key gets beyond its limit of 40 when it tries one each 20 ms, anywhere, at once.
+fn excess_of_a_burst(delay: Duration) -> u32 {
+    const LIMIT: u32 = 40;
+    let mut most = 0;
+    for seed in 0..100 {
+        let mut network = Network::new(seed, delay, (0, 20));
+        for index in 0..4 {
+            network.input(index, TableInput::KeyLimit(LIMIT));
+        }
+        for _ in 0..500 {
+            network.step();
+            let index = usize::try_from(network.random.below(4)).unwrap();
+            let elsewhere = network.nodes[index].table.calls_elsewhere(KEY, network.now);
+            network.nodes[index].calls += u32::from(network.nodes[index].calls + elsewhere < LIMIT);
+        }
+        let all: u32 = network.nodes.iter().map(|node| node.calls).sum();
+        assert!(all >= LIMIT, "seed {seed}: {all}");
+        most = most.max(all - LIMIT);
+    }
+    most
+}
+
+#[test]
+fn bursts_near_a_limit_are_told_early() {
+    // A tenth of a second between two messages, the way, and two steps of the simulation: a call in each 20 ms.
+    for delay in [20 * MS, 100 * MS, 300 * MS] {
+        let most = excess_of_a_burst(delay);
+        let bound = u32::try_from((100 * MS + delay + 2 * STEP).as_millis() / STEP.as_millis()).unwrap();
+        assert!(most <= bound, "{delay:?}: {most} of {bound}");
+    }
+}
+
+#[test]
+fn calls_far_from_a_limit_wait_for_the_beat() {
+    let start = Instant::now();
+    let mut table = table(start);
+    echoing(&mut table, TableInput::Message(&beat(1, record(2))), start);
+    table.handle(TableInput::KeyLimit(40), start);
+    let mut early = |running, now| {
+        let effects = table.handle(TableInput::Keys(&[calls(KEY, running)]), now);
+        effects.iter().any(|effect| matches!(effect, TableEffect::Publish(..)))
+    };
+    // Nineteen here, and perhaps as many on the other node, are less than the limit.
+    assert!(!early(19, start + 200 * MS));
+    assert!(early(20, start + 200 * MS));
+    // These are told: nine more wait, and so do calls that have ended.
+    for running in [29, 3] {
+        assert!(!early(running, start + 400 * MS), "{running}");
+    }
+    assert!(early(30, start + 400 * MS), "the other node may have ten more, too");
+    table.handle(TableInput::KeyLimit(0), start + 600 * MS);
+    let effects = table.handle(TableInput::Keys(&[calls(KEY, 300)]), start + 600 * MS);
+    assert_eq!(effects, [], "without a limit");
+}
+
 #[test]
 fn tokens_are_charged_within_a_beat() {
     let delay = 100 * MS;

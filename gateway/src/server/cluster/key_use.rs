@@ -22,6 +22,12 @@ pub(super) fn present(app: &AppState) -> Vec<KeyUse> {
     app.budgets.all().into_iter().map(of_key).collect()
 }
 
+/// Calls that one key may have on all nodes; 0 for no limit.
+pub(super) fn limit(app: &AppState) -> u32 {
+    // Every key has the same limit.
+    app.calls_of(Some(KeyId::from(0))).most
+}
+
 /// Charges keys for what they have used on another node. A key that this node does not have is skipped.
 pub(super) fn charge(app: &AppState, spent: &[KeySpent]) {
     let now = Instant::now();

@@ -47,6 +47,10 @@ impl LocalNode for ServedNode {
         self.0.upgrade().map_or(Vec::new(), |app| key_use::present(&app))
     }
 
+    fn calls_per_key(&self) -> u32 {
+        self.0.upgrade().map_or(0, |app| key_use::limit(&app))
+    }
+
     fn voices(&self) -> u32 {
         self.0.upgrade().map_or(0, |app| app.voices.changes())
     }

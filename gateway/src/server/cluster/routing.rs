@@ -229,6 +229,7 @@ async fn place(
                     return Ok(response);
                 }
                 refusal = Some(response);
+                    cluster.directory.note_call();
             }
             PlacementStep::Forward(target) => match attempts.send(&target).await {
                 Ok(response) if is_refused_as_full(&response) => {
