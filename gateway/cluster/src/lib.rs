@@ -26,6 +26,7 @@
 //! | `key_limits` | calls of a key on other nodes |
 //! | `home` | [`NodeHome`]: the node that keeps a recorded voice |
 //! | `placement` | [`Placement`]: the attempts of one call |
+//! | `patience` | [`Patience`]: the wait for one answer |
 //! | `hop` | [`HopSigner`]: signed header of a forwarded request |
 //! | `signed_key` | [`KeySigner`]: ephemeral keys that every node checks by itself |
 
@@ -36,6 +37,7 @@ mod home;
 mod hop;
 mod key_limits;
 mod key_use;
+mod patience;
 mod peer;
 mod placement;
 mod receive;
@@ -51,6 +53,7 @@ pub use counts::TableCounts;
 pub use home::{NodeHome, VoiceSource};
 pub use hop::{HOP_HEADER, HOP_LIFETIME, Hop, HopError, HopSigner};
 pub use key_use::{KeySpent, KeyUse, MAX_KEYS};
+pub use patience::Patience;
 pub use peer::{Departure, Liveness, Target};
 pub use placement::{MAX_FORWARDS, Placement, PlacementStep};
 pub use record::{NodeLoad, NodePhase, NodeRecord, RecordError};

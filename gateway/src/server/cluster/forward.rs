@@ -15,7 +15,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use repartee_cluster::{HOP_HEADER, Hop, Target};
+use repartee_cluster::{HOP_HEADER, Hop, Patience, Target};
 use thiserror::Error;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::TcpStream;
@@ -28,12 +28,8 @@ use crate::cluster::pool::NodeConnection;
 
 /// Timeout of a connection to another node.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(150);
-/// Time after which a node that has not answered is asked whether it lives.
-const DOUBT_AFTER: Duration = Duration::from_millis(150);
-/// Timeout of that question.
+/// Timeout of the question whether a node lives.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(150);
-/// Timeout of an answer of a node that lives.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Headers that name the client: the signed header stands for them. `Origin` has been checked.
 const REPLACED: [&str; 6] = ["forwarded", "via", "x-client-ip", "x-forwarded-for", "x-real-ip", "keep-alive"];
 
@@ -70,12 +66,13 @@ pub(super) async fn forward(
         Some(connection) => (connection, false),
         None => (open(target).await?, true),
     };
-    let mut answer = answered(target, connection.send_request(request.clone())).await;
+    let patience = || Patience::new(parts.method.as_str(), parts.uri.path(), Instant::now());
+    let mut answer = answered(target, connection.send_request(request.clone()), patience()).await;
     if !is_fresh && matches!(answer, Err(ForwardError::Http(_))) {
         // The node closed it meanwhile, as it does without a request; one that has ended takes no new connection. If the network
         // broke it after the request was read, an offer is taken twice: the call that nobody connects ends by itself.
         connection = open(target).await?;
-        answer = answered(target, connection.send_request(request)).await;
+        answer = answered(target, connection.send_request(request), patience()).await;
     }
     let response = answer.inspect_err(|_| pool.close(target.tag))?;
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
@@ -103,25 +100,28 @@ async fn connect(target: &Target) -> Result<TcpStream, ForwardError> {
     Ok(stream)
 }
 
-/// Waits for a response. A node that takes its time is asked on another connection whether it lives: one that is stopped is
-/// left at once, one that is busy is not.
+/// Waits for a response. A node that takes its time is asked on another connection whether it lives, again and again: one that
+/// is stopped is left at once, one that is busy is not.
 async fn answered(
     target: &Target,
     response: impl Future<Output = hyper::Result<Response<Incoming>>>,
+    mut patience: Patience,
 ) -> Result<Response<Incoming>, ForwardError> {
     let mut response = std::pin::pin!(response);
-    if let Ok(response) = timeout(DOUBT_AFTER, &mut response).await {
-        return Ok(response?);
-    }
-    tokio::select! {
-        response = &mut response => return Ok(response?),
-        lives = timeout(PROBE_TIMEOUT, lives(target)) => {
-            if !lives.is_ok_and(|lives| lives.is_ok()) {
-                return Err(ForwardError::Silent);
+    while let Some(wait) = patience.next_wait(Instant::now()) {
+        if let Ok(response) = timeout(wait, &mut response).await {
+            return Ok(response?);
+        }
+        tokio::select! {
+            response = &mut response => return Ok(response?),
+            lives = timeout(PROBE_TIMEOUT, lives(target)) => {
+                if !lives.is_ok_and(|lives| lives.is_ok()) {
+                    return Err(ForwardError::Silent);
+                }
             }
         }
     }
-    Ok(timeout(ANSWER_TIMEOUT, response).await.map_err(|_| ForwardError::Silent)??)
+    Err(ForwardError::Silent)
 }
 
 /// Asks a node for its health; any answer will do.
