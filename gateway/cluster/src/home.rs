@@ -76,6 +76,12 @@ impl Table {
         asked.map(source).collect()
     }
 
+    /// Nodes whose messages come: those that can be told of a change at once.
+    pub fn hearing(&self, now: Instant) -> Vec<Target> {
+        let hears = |peer: &&crate::peer::Peer| self.liveness(peer, now) == Liveness::Fresh && peer.is_reachable(now);
+        self.peers.values().filter(hears).map(Target::of).collect()
+    }
+
     /// True if a run of the node with this name is in the table, whatever became of it.
     pub fn has_name(&self, name: &str) -> bool {
         self.peers.values().any(|peer| peer.record.name == name)

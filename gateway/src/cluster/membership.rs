@@ -1,8 +1,10 @@
 //! Part of this node in a cluster, shared by all requests.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use repartee_cluster::{HopSigner, KeySigner};
+use repartee_cluster::{HopSigner, KeySigner, NodeTag};
+use tokio::sync::Mutex;
 
 use super::directory::Directory;
 use super::metrics::ClusterMetrics;
@@ -23,6 +25,8 @@ pub struct Membership {
     pub connections: ConnectionPool,
     /// Sessions of keys that other nodes have issued.
     pub sessions: SessionCache,
+    /// Run of each node whose voices this one has taken, and the changes that its list had, by its name.
+    pub copied: Mutex<HashMap<String, (NodeTag, u32)>>,
     /// Metrics of the cluster.
     pub metrics: ClusterMetrics,
 }

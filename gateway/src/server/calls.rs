@@ -107,6 +107,8 @@ async fn answer_offer(
     if let Some(patch) = offer.session {
         caller.session = Some(Arc::new(with_patch(caller.session.as_deref(), &patch)));
     }
+    #[cfg(feature = "cluster")]
+    super::cluster::voices::find_in_session(&app, caller.session.as_deref()).await;
     let setup = SessionSetup { warnings, ..app.setup(Delivery::Paced, &caller)? };
     Span::current().record("session", &*setup.session_id);
     if let Some(patch) = &setup.configuration {

@@ -84,6 +84,8 @@ pub(super) async fn websocket(
         caller.session =
             Some(Arc::new(calls::with_patch(caller.session.as_deref(), &json!({"type": "transcription"}))));
     }
+    #[cfg(feature = "cluster")]
+    super::cluster::voices::find_in_session(&app, caller.session.as_deref()).await;
     let mut setup = app.setup(Delivery::Unpaced, &caller)?;
     setup.warnings = header_warnings(&headers);
     if let Some(patch) = &setup.configuration {

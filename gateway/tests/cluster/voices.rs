@@ -4,17 +4,21 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use repartee::config::{Config, VoiceConfig};
+use repartee_cluster::NodeHome;
 use repartee_gateway_testkit::http::{Reply, form, send};
 use repartee_gateway_testkit::{PATIENCE, config};
 use repartee_media::wav;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::sleep;
 
-use super::nodes::Nodes;
+use super::nodes::{Nodes, connect};
+use super::other_node::{OtherNode, answer, read_head};
 
 const VOICES: &str = "/v1/audio/voices";
 const CONSENTS: &str = "/v1/audio/voice_consents";
+/// Headers of a request in JSON.
+const JSON: [(&str, &str); 1] = [("content-type", "application/json")];
 
 /// Nodes that keep voices in folders of their own.
 async fn nodes(count: usize) -> (Nodes, TempDir) {
@@ -62,21 +66,46 @@ async fn voice(nodes: &Nodes, index: usize, consent: &str) -> String {
     reply.json()["id"].as_str().unwrap().to_owned()
 }
 
-/// Returns once a node offers these recorded voices and no others, and its engine has them.
-async fn offered(nodes: &Nodes, index: usize, voices: &[&str]) {
+/// Recorded voices that a node lists; none while its engine has others.
+async fn voices_of(nodes: &Nodes, index: usize) -> Option<BTreeSet<String>> {
+    let list = get(nodes, index, VOICES).await;
+    let listed = list["data"].as_array().unwrap().iter().filter(|voice| voice["type"] == "audio_sample");
+    let listed: BTreeSet<String> = listed.map(|voice| voice["id"].as_str().unwrap().to_owned()).collect();
+    let enrolled: BTreeSet<String> = nodes.engine(index).enrolled().into_keys().collect();
+    (listed == enrolled).then_some(listed)
+}
+
+/// Asserts that a node offers these recorded voices and no others now.
+async fn offers(nodes: &Nodes, index: usize, voices: &[&str]) {
     let wanted: BTreeSet<String> = voices.iter().map(|id| (*id).to_owned()).collect();
+    assert_eq!(voices_of(nodes, index).await, Some(wanted), "node {index}");
+}
+
+/// Returns once a node offers these recorded voices and no others: for nodes that were away.
+async fn offered(nodes: &Nodes, index: usize, voices: &[&str]) {
+    let wanted = Some(voices.iter().map(|id| (*id).to_owned()).collect::<BTreeSet<String>>());
     let begun = Instant::now();
     loop {
-        let list = get(nodes, index, VOICES).await;
-        let listed = list["data"].as_array().unwrap().iter().filter(|voice| voice["type"] == "audio_sample");
-        let listed: BTreeSet<String> = listed.map(|voice| voice["id"].as_str().unwrap().to_owned()).collect();
-        let enrolled: BTreeSet<String> = nodes.engine(index).enrolled().into_keys().collect();
-        if listed == wanted && enrolled == wanted {
+        let present = voices_of(nodes, index).await;
+        if present == wanted {
             return;
         }
-        assert!(begun.elapsed() < PATIENCE, "node {index} lists {listed:?}, its engine has {enrolled:?}");
+        assert!(begun.elapsed() < PATIENCE, "node {index} offers {present:?}");
         sleep(Duration::from_millis(20)).await;
     }
+}
+
+/// Status of a request for speech with a voice.
+async fn speak(nodes: &Nodes, index: usize, voice: &str) -> u16 {
+    let body = json!({"input": "Hello.", "voice": {"id": voice}, "response_format": "pcm"}).to_string();
+    send(nodes.address(index), "POST", "/v1/audio/speech", &JSON, body.as_bytes()).await.status
+}
+
+/// Renames a consent through a node.
+async fn rename(nodes: &Nodes, index: usize, consent: &str, name: &str) {
+    let (path, body) = (format!("{CONSENTS}/{consent}"), json!({"name": name}).to_string());
+    let reply = send(nodes.address(index), "POST", &path, &JSON, body.as_bytes()).await;
+    assert_eq!(reply.status, 200, "{reply:?}");
 }
 
 #[tokio::test]
@@ -86,25 +115,81 @@ async fn voices_are_found_on_every_node() {
     // The second request goes where the first one went, whichever node gets it.
     let voice = voice(&nodes, 1, &consent).await;
     for index in 0..3 {
-        offered(&nodes, index, &[&voice]).await;
+        offers(&nodes, index, &[&voice]).await;
         assert_eq!(get(&nodes, index, &format!("{CONSENTS}/{consent}")).await["name"], "mine");
         assert_eq!(get(&nodes, index, CONSENTS).await["data"][0]["id"], *consent);
     }
     assert_eq!(nodes.engine(2).enrolled(), nodes.engine(0).enrolled(), "the same recording");
-    let renamed =
-        send(nodes.address(2), "POST", &format!("{CONSENTS}/{consent}"), &JSON, br#"{"name": "yours"}"#).await;
-    assert_eq!(renamed.status, 200, "{renamed:?}");
+    rename(&nodes, 2, &consent, "yours").await;
     assert_eq!(get(&nodes, 1, &format!("{CONSENTS}/{consent}")).await["name"], "yours");
     // A consent that is taken back takes its voices everywhere.
     assert_eq!(delete(&nodes, 2, CONSENTS, &consent).await.0, 200);
     for index in 0..3 {
-        offered(&nodes, index, &[]).await;
+        offers(&nodes, index, &[]).await;
     }
     assert_eq!(delete(&nodes, 1, VOICES, &voice).await.0, 404);
 }
 
-/// Headers of a request in JSON.
-const JSON: [(&str, &str); 1] = [("content-type", "application/json")];
+#[tokio::test]
+async fn new_voices_speak_on_every_node() {
+    let (nodes, _folder) = nodes(3).await;
+    let consent = consent(&nodes, 0).await;
+    let voice = voice(&nodes, 1, &consent).await;
+    for index in [2, 1, 0] {
+        let (mut call, _) = connect(nodes.address(index)).await.unwrap();
+        let output = json!({"output": {"voice": &voice}});
+        let updated = call.update(json!({"type": "realtime", "audio": output})).await;
+        assert_eq!(updated["audio"]["output"]["voice"], *voice, "node {index}");
+        drop(call);
+        nodes.sessions(&[0; 3]).await;
+        assert_eq!(speak(&nodes, index, &voice).await, 200, "node {index}");
+        nodes.sessions(&[0; 3]).await;
+    }
+    assert_eq!(delete(&nodes, 2, VOICES, &voice).await.0, 200);
+    for index in 0..3 {
+        assert_eq!(speak(&nodes, index, &voice).await, 400, "node {index}");
+    }
+}
+
+#[tokio::test]
+async fn unheard_voices_are_fetched_on_demand() {
+    let (nodes, _folder) = nodes(2).await;
+    let consent = consent(&nodes, 0).await;
+    // It hears nothing, and nobody tells it.
+    nodes.cut(1, true);
+    nodes.feed(1, "stale").await;
+    nodes.listed(0, |list| list["data"][1]["state"] == "silent").await;
+    let voice = voice(&nodes, 0, &consent).await;
+    offers(&nodes, 1, &[]).await;
+    let random = voice.rsplit('_').next().unwrap();
+    assert_eq!(speak(&nodes, 1, &voice.replace(random, &"0".repeat(32))).await, 400, "nobody has made it");
+    assert_eq!(speak(&nodes, 1, &voice).await, 200);
+    offers(&nodes, 1, &[&voice]).await;
+}
+
+#[tokio::test]
+async fn slow_enrolments_are_not_cut_short() {
+    let (nodes, _folder) = nodes(1).await;
+    let other = OtherNode::join(&nodes).await;
+    let consent = format!("cons_{}_{}", NodeHome::of_name("other"), "0".repeat(32));
+    let enrolled = async {
+        let mut request = other.accept().await;
+        read_head(&mut request, "POST /v1/audio/voices ").await;
+        // It is asked once a second: in the eleventh second others would have given up.
+        for _ in 0..12 {
+            let mut doubt = other.accept().await;
+            read_head(&mut doubt, "HEAD /healthz ").await;
+            answer(&mut doubt, "").await;
+        }
+        answer(&mut request, "connection: close\r\n").await;
+        let _ = tokio::io::copy(&mut request, &mut tokio::io::sink()).await;
+    };
+    let recording = sound(2.0);
+    let fields: [(&str, &[u8]); 4] =
+        [("name", b"Ada"), ("consent", consent.as_bytes()), ("audio_sample", &recording), ("text", b"Hello.")];
+    let (reply, ()) = tokio::join!(post(&nodes, 0, VOICES, &fields), enrolled);
+    assert_eq!(reply.status, 200, "{reply:?}");
+}
 
 #[tokio::test]
 async fn deletions_reach_nodes_that_were_away() {
@@ -112,15 +197,16 @@ async fn deletions_reach_nodes_that_were_away() {
     let consent = consent(&nodes, 0).await;
     let [first, second] = [voice(&nodes, 0, &consent).await, voice(&nodes, 0, &consent).await];
     for index in 1..3 {
-        offered(&nodes, index, &[&first, &second]).await;
+        offers(&nodes, index, &[&first, &second]).await;
     }
     // One node hears nothing, and another one is not there.
     nodes.cut(1, true);
     nodes.feed(1, "stale").await;
+    nodes.listed(0, |list| list["data"][1]["state"] == "silent").await;
     nodes.kill(2).await;
     assert_eq!(delete(&nodes, 0, VOICES, &first).await.0, 200);
-    offered(&nodes, 0, &[&second]).await;
-    offered(&nodes, 1, &[&first, &second]).await;
+    offers(&nodes, 0, &[&second]).await;
+    offers(&nodes, 1, &[&first, &second]).await;
     nodes.cut(1, false);
     offered(&nodes, 1, &[&second]).await;
     nodes.restart(2, 1).await;
@@ -132,9 +218,9 @@ async fn copies_outlive_their_nodes_absence() {
     let (mut nodes, folder) = nodes(2).await;
     let consent = consent(&nodes, 0).await;
     let voice = voice(&nodes, 0, &consent).await;
-    offered(&nodes, 1, &[&voice]).await;
+    offers(&nodes, 1, &[&voice]).await;
     nodes.kill(0).await;
-    offered(&nodes, 1, &[&voice]).await;
+    offers(&nodes, 1, &[&voice]).await;
     // Nothing is deleted that another node would bring back.
     for (path, id) in [(VOICES, &voice), (CONSENTS, &consent)] {
         assert_eq!(delete(&nodes, 1, path, id).await, (503, "call_node_unreachable".to_owned()));
@@ -160,26 +246,41 @@ async fn only_nodes_get_recordings() {
             assert!([403, 404].contains(&status), "{path}: {status}");
         }
     }
+    let told = send(nodes.address(0), "POST", "/v1/cluster/voice_changes", &[], b"").await;
+    assert_eq!(told.status, 404, "{told:?}");
 }
 
 #[tokio::test]
 async fn copies_are_bounded() {
     let (nodes, _folder) = nodes(3).await;
-    let mut kept = Vec::new();
+    let mut consents = Vec::new();
     for index in 0..2 {
         let consent = consent(&nodes, index).await;
         for _ in 0..4 {
-            kept.push(voice(&nodes, index, &consent).await);
+            voice(&nodes, index, &consent).await;
+        }
+        consents.push(consent);
+    }
+    // Each node's list is taken whole before it is taken again: with the second name all voices of the first have been tried.
+    for (name, consent) in ["first", "second"].iter().flat_map(|name| consents.iter().map(move |id| (name, id))) {
+        rename(&nodes, 0, consent, name).await;
+        let begun = Instant::now();
+        while !names(&nodes, 2).await.contains(&((*consent).clone(), (*name).to_owned())) {
+            assert!(begun.elapsed() < PATIENCE);
+            sleep(Duration::from_millis(20)).await;
         }
     }
+    assert_eq!(nodes.engine(2).enrolled().len(), 4, "of eight");
     // Its own voices have room, whatever the others keep.
-    let begun = Instant::now();
-    while nodes.engine(2).enrolled().len() < 4 {
-        assert!(begun.elapsed() < PATIENCE);
-        sleep(Duration::from_millis(20)).await;
-    }
     let consent = consent(&nodes, 2).await;
     let own = voice(&nodes, 2, &consent).await;
     let enrolled = nodes.engine(2).enrolled();
     assert!(enrolled.len() == 5 && enrolled.contains_key(&own), "{:?}", enrolled.keys());
+}
+
+/// Ids and names of the consents that a node lists.
+async fn names(nodes: &Nodes, index: usize) -> Vec<(String, String)> {
+    let list = get(nodes, index, CONSENTS).await;
+    let text = |consent: &Value, field: &str| consent[field].as_str().unwrap().to_owned();
+    list["data"].as_array().unwrap().iter().map(|consent| (text(consent, "id"), text(consent, "name"))).collect()
 }

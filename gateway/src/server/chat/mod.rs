@@ -45,6 +45,8 @@ pub(super) async fn create(
     // A full server refuses before it reads the body.
     app.check_capacity(caller.client.key)?;
     let HeldBody { bytes, charge } = app.read_body(&caller, request.into_body(), MAX_BODY).await?;
+    #[cfg(feature = "cluster")]
+    super::cluster::voices::find_named(&app, &caller, &bytes).await;
     let info = app.info();
     // The charge goes with the bytes: the work may go on for a while after its client has gone.
     let read = move |permit: &mut WorkPermit| (CompletionPlan::read(&bytes, &info, permit), charge);

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::body::to_bytes;
-use axum::http::{Request, StatusCode};
+use axum::http::{Method, Request, StatusCode};
 use bytes::Bytes;
 use repartee_cluster::{Hop, TableInput, Target};
 use thiserror::Error;
@@ -18,15 +18,16 @@ use crate::cluster::membership::Membership;
 #[error("the node does not answer")]
 pub(super) struct NoAnswer;
 
-/// Asks a node for what is at `path`, at most `most` bytes, on behalf of a client; `None` if there is no such thing.
+/// Sends a request without a body to a node on behalf of a client; returns at most `most` bytes, or `None` if there is no such
+/// thing.
 pub(super) async fn ask(
     app: &Arc<AppState>,
     cluster: &Membership,
     target: &Target,
-    (path, client): (String, IpAddr),
+    (method, path, client): (Method, String, IpAddr),
     most: usize,
 ) -> Result<Option<Bytes>, NoAnswer> {
-    let (parts, ()) = Request::get(path).body(()).map_err(|_| NoAnswer)?.into_parts();
+    let (parts, ()) = Request::builder().method(method).uri(path).body(()).map_err(|_| NoAnswer)?.into_parts();
     let from = cluster.directory.with(|table, _| table.own().tag);
     let response = match forward(app, cluster, target, Hop { from, client }, &parts, Bytes::new()).await {
         Ok(response) => response,
@@ -38,7 +39,9 @@ pub(super) async fn ask(
     };
     match response.status() {
         StatusCode::NOT_FOUND => Ok(None),
-        StatusCode::OK => to_bytes(response.into_body(), most).await.map(Some).map_err(|_| NoAnswer),
+        StatusCode::OK | StatusCode::NO_CONTENT => {
+            to_bytes(response.into_body(), most).await.map(Some).map_err(|_| NoAnswer)
+        }
         _ => Err(NoAnswer),
     }
 }

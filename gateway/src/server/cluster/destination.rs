@@ -18,6 +18,8 @@ pub(super) enum Destination {
     HomeOf(String),
     /// The node that keeps the consent in the form of a new voice.
     HomeOfConsent,
+    /// This node, for a new consent.
+    NewConsent,
 }
 
 /// Query parameters that name a model or a call.
@@ -40,6 +42,7 @@ impl Destination {
                     RoutedQuery { model, .. } => Self::AnyNode(model),
                 },
                 (&Method::POST, "/v1/audio/voices") => Self::HomeOfConsent,
+                (&Method::POST, "/v1/audio/voice_consents") => Self::NewConsent,
                 _ => Self::Own,
             };
         };

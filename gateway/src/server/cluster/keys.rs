@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::extract::{Extension, Path, State};
-use axum::http::StatusCode;
+use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use axum::{Json, Router};
 use base64::Engine as _;
@@ -100,7 +100,8 @@ async fn held_session(
         },
     };
     let path = format!("{SESSIONS}{}", URL_SAFE_NO_PAD.encode(grant.nonce));
-    let answer = ask(app, cluster, &target, (path, client), MAX_SESSION).await.map_err(|_| unreachable_issuer())?;
+    let answer =
+        ask(app, cluster, &target, (Method::GET, path, client), MAX_SESSION).await.map_err(|_| unreachable_issuer())?;
     let Some(body) = answer else { return Ok(None) };
     let session: Value = serde_json::from_slice(&body).map_err(|_| unreachable_issuer())?;
     let session = Arc::new(session);

@@ -8,7 +8,7 @@ use repartee_cluster::{
     BeatCodec, HopSigner, KeySigner, KeySpent, KeyUse, NodeHome, NodeLoad, NodePhase, NodeRecord, Table, TableInput,
 };
 use thiserror::Error;
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
 
 use super::super::app::AppState;
@@ -99,6 +99,7 @@ pub(in crate::server) fn join(
         keys,
         connections: ConnectionPool::default(),
         sessions: SessionCache::default(),
+        copied: Mutex::default(),
         metrics,
     });
     tokio::spawn(voices::keep_copies(Arc::downgrade(app)));

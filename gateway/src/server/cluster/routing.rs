@@ -27,6 +27,7 @@ use super::super::voices::{self, MAX_RENAME};
 use super::destination::Destination;
 use super::forward::forward;
 use super::hops::{FULL, is_full};
+use super::voices::serve_change;
 use crate::cluster::membership::Membership;
 
 /// `Retry-After` of a request whose node does not answer.
@@ -74,7 +75,9 @@ pub(in crate::server) async fn route(State(app): State<Arc<AppState>>, request: 
         Destination::HomeOfConsent if hopped.is_none() => {
             enrol_at_home(&app, cluster, request, next).await.unwrap_or_else(|error| error.into_response())
         }
-        Destination::HomeOf(_) | Destination::HomeOfConsent => next.run(request).await,
+        Destination::HomeOf(_) | Destination::HomeOfConsent | Destination::NewConsent => {
+            serve_change(&app, cluster, request, next).await
+        }
         Destination::AnyNode(model) => place(&app, cluster, request, next, model, hopped.is_some())
             .await
             .unwrap_or_else(|error| error.into_response()),
@@ -131,7 +134,7 @@ async fn ask_home(
     next: Next,
     id: &str,
 ) -> Result<Response, ApiError> {
-    let Some(target) = home(app, cluster, id)? else { return Ok(next.run(request).await) };
+    let Some(target) = home(app, cluster, id)? else { return Ok(serve_change(app, cluster, request, next).await) };
     let (parts, body) = request.into_parts();
     let caller = parts.extensions.get::<Caller>().cloned();
     let caller = caller.ok_or_else(|| ApiError::internal("a route without the auth middleware is forwarded"))?;
@@ -166,7 +169,7 @@ async fn enrol_at_home(
         None => {
             // The route counts the bytes again.
             drop(charge);
-            return Ok(next.run(attempts.here()).await);
+            return Ok(serve_change(app, cluster, attempts.here(), next).await);
         }
     };
     drop(charge);
@@ -226,10 +229,10 @@ async fn place(
             PlacementStep::Own => {
                 let response = next.clone().run(attempts.here()).await;
                 if !is_full(&response) {
+                    cluster.directory.note_call();
                     return Ok(response);
                 }
                 refusal = Some(response);
-                    cluster.directory.note_call();
             }
             PlacementStep::Forward(target) => match attempts.send(&target).await {
                 Ok(response) if is_refused_as_full(&response) => {

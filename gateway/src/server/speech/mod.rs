@@ -39,6 +39,8 @@ use super::AppState;
 use super::api_error::ApiError;
 use super::byte_budget::ByteCharge;
 use super::caller::Caller;
+#[cfg(feature = "cluster")]
+use super::cluster;
 use super::extract::bad_query;
 use super::form::media_type;
 use super::generation::Generation;
@@ -106,6 +108,8 @@ async fn parse(
 ) -> Result<(SpeechPlan, String, Option<TextBody>, Option<PassingVoice>), ApiError> {
     if media_type(request.headers()) != PLAIN_TEXT {
         let HeldBody { bytes, charge } = app.read_body(caller, request.into_body(), MAX_BODY).await?;
+        #[cfg(feature = "cluster")]
+        cluster::voices::find_named(app, caller, &bytes).await;
         let info = app.info();
         let parsed = app.parse_body(caller, bytes, move |bytes| SpeechPlan::read(&bytes, &info)).await?;
         let (mut plan, text) = parsed.map_err(ApiError::bad_request)?;
@@ -116,6 +120,8 @@ async fn parse(
         return Ok((plan, text, None, voice));
     }
     let fields = Query::try_from_uri(request.uri()).map_err(|rejection| bad_query(&rejection))?;
+    #[cfg(feature = "cluster")]
+    cluster::voices::find_named(app, caller, &Bytes::from(request.uri().to_string())).await;
     let plan = SpeechPlan::of_query(fields.0, &app.info()).map_err(ApiError::bad_request)?;
     if let Some(slow) = request.extensions().get::<BodyDeadline>() {
         slow.lift();
