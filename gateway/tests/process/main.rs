@@ -12,6 +12,7 @@ mod demo;
 mod hub;
 mod limits_page;
 mod memory;
+mod parts;
 mod sandbox;
 mod shutdown;
 mod starting;
