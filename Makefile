@@ -80,7 +80,7 @@ test-phone:  ## Test telephone calls over SIP, also with sipp and baresip, which
 	$(CARGO) test --release --workspace --test realtime sip::
 
 test-long:  ## Run all tests, including the long ones and `make test-cuda`; writes target/report/test-long.txt
-	@$(SETUP) build load tests phones prometheus recipe cuda fuzz thinkers
+	@$(SETUP) build load tests phones prometheus recipe cuda fuzz thinkers nats haproxy
 	@CARGO=$(CARGO) scripts/dated-report.sh $(REPORT)/test-long.txt scripts/test-long.sh
 
 test-hostile:  ## Ask questions over websocket and WebRTC while each attack of a table runs, 8 minutes (ARGS="--only long-prompts"); `make test` runs the quick half; writes target/report/hostile.json

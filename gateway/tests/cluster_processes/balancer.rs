@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
-use super::callers::{Call, Outcomes, callers};
+use super::callers::{Call, Outcomes, callers, callers_around};
 use super::processes::{Process, World, free_ports};
 use super::{ms, row};
 
@@ -104,11 +104,8 @@ async fn callers_come_through_the_balancer() {
 async fn callers_are_placed_while_a_node_dies() {
     let world = World::start(1, &[24, 24, 24]).await;
     let balancer = Balancer::start(&world).await;
-    let killed = async {
-        sleep(EVERY * 20).await;
-        world.nodes[1].process.signal("KILL");
-    };
-    let (outcomes, ()) = tokio::join!(callers(balancer.address, CALLERS, EVERY), killed);
+    let kill = || world.nodes[1].process.signal("KILL");
+    let outcomes = callers_around(balancer.address, CALLERS, EVERY, 20, kill).await;
     assert_eq!(outcomes.completed + outcomes.lost, CALLERS, "{outcomes:?}");
     assert!(outcomes.lost <= 24, "{outcomes:?}");
     row(

@@ -8,6 +8,7 @@ use repartee::transport::webrtc::{PeerEvent, WebRtcCall, WebRtcSettings, offer};
 use repartee_gateway_testkit::http::send;
 use repartee_gateway_testkit::{Client, PATIENCE};
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{interval, timeout};
 use tokio_tungstenite::connect_async;
@@ -95,12 +96,30 @@ pub struct Outcomes {
 
 /// Lets callers come at this pace, half of them over WebRTC; each takes one turn.
 pub async fn callers(address: SocketAddr, count: usize, every: Duration) -> Outcomes {
+    callers_around(address, count, every, count, || ()).await
+}
+
+/// The same, and does something once the first `before` callers are placed or refused, before the next one dials.
+pub async fn callers_around(
+    address: SocketAddr,
+    count: usize,
+    every: Duration,
+    before: usize,
+    act: impl FnOnce(),
+) -> Outcomes {
     let mut calls = JoinSet::new();
-    let mut pace = interval(every);
+    let (dialled, mut so_far) = watch::channel(0);
+    let (mut pace, mut act) = (interval(every), Some(act));
     for index in 0..count {
         pace.tick().await;
+        if index == before {
+            so_far.wait_for(|so_far| *so_far == before).await.unwrap();
+            act.take().into_iter().for_each(|act| act());
+        }
+        let dialled = dialled.clone();
         calls.spawn(async move {
             let call = if index % 2 == 0 { Call::webrtc(address).await } else { Call::websocket(address).await };
+            dialled.send_modify(|so_far| *so_far += 1);
             match call {
                 Some(mut call) => Some(call.ask().await),
                 None => None,

@@ -48,19 +48,7 @@ async fn forged_messages_change_nothing() {
     let mut world = World::start(1, &[4, 4]).await;
     world.add(&Launch { secret: OTHER, ..Launch::new(4) }).await;
     let secrets = ClusterSecrets::new(SECRET, None).unwrap();
-    let record = NodeRecord {
-        tag: "00000001".parse().unwrap(),
-        name: "stranger".to_owned(),
-        incarnation: 1,
-        address: "127.0.0.1:1".to_owned(),
-        zone: String::new(),
-        model: "demo".to_owned(),
-        version: "0.1.0".to_owned(),
-        phase: NodePhase::Serving,
-        load: NodeLoad { slots: 100, free: 100, first_packet_p95_ms: None },
-        keys: Vec::new(),
-        voices: 0,
-    };
+    let record = record("stranger");
     let good = BeatCodec::new(&secrets, CELL).encode(&BeatMessage::new(MessageKind::Beat, 1, record.clone()));
     let other_cell = BeatCodec::new(&secrets, "other").encode(&BeatMessage::new(MessageKind::Beat, 1, record));
     // A record that was changed after it was signed.
@@ -90,6 +78,23 @@ async fn forged_messages_change_nothing() {
         "refused and counted; a later version is taken",
         "1, 1, 1, 1 and the node's beats refused; the later version taken",
     );
+}
+
+/// Record of a node that nobody has started, with free slots.
+pub fn record(name: &str) -> NodeRecord {
+    NodeRecord {
+        tag: "00000001".parse().unwrap(),
+        name: name.to_owned(),
+        incarnation: 1,
+        address: "127.0.0.1:1".to_owned(),
+        zone: String::new(),
+        model: "demo".to_owned(),
+        version: "0.1.0".to_owned(),
+        phase: NodePhase::Serving,
+        load: NodeLoad { slots: 100, free: 100, first_packet_p95_ms: None },
+        keys: Vec::new(),
+        voices: 0,
+    }
 }
 
 /// The same message with a higher version and one field more, signed again.

@@ -1,4 +1,4 @@
-//! Many calls at once, and the time that a forward takes.
+//! Many calls at once, the time of a choice, and the time that a forward takes.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -9,11 +9,13 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::Request;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use repartee_cluster::{BeatCodec, BeatMessage, ClusterSecrets, MessageKind, NodeLoad, NodeRecord, Table, TableInput};
 use serde_json::json;
 use tokio::net::TcpStream;
 
-use super::processes::{World, call_id, tag_of};
-use super::row;
+use super::forged::record;
+use super::processes::{CELL, SECRET, World, call_id, tag_of};
+use super::{aim, row};
 
 /// Measured requests of each kind.
 const SAMPLES: usize = 300;
@@ -25,6 +27,7 @@ async fn a_hundred_offers_fill_ten_slots() {
     let placed = replies.iter().filter(|reply| reply.status == 201).count();
     let refused = replies.iter().filter(|reply| reply.status == 503 && reply.code() == "session_limit_reached").count();
     assert_eq!((placed, refused), (10, 90));
+    aim("100 POSTs on 10 slots over three nodes", "over-admission 0", &format!("{} over", placed - 10));
     row("100 POSTs on 10 slots", "exactly 10", &format!("{placed} placed, {refused} refused"));
 }
 
@@ -45,6 +48,7 @@ async fn forwards_take_little_longer() {
         }
     }
     let [local, forwarded] = [local, forwarded].map(percentiles);
+    aim("a forwarded POST of an offer, p50 and p99", "+1 ms, +3 ms", &differences(forwarded, local));
     row(
         &format!("POST of an offer, {SAMPLES} each: p50, p95, p99"),
         "forwarded: +1 ms p50, +3 ms p99",
@@ -69,6 +73,7 @@ async fn sideband_events_take_little_longer() {
         }
     }
     let [direct, forwarded] = times.map(percentiles);
+    aim("a forwarded event of a sideband and its answer, p50 and p99", "+0.3 ms", &differences(forwarded, direct));
     row(
         &format!("event of a sideband and its answer, {SAMPLES} each: p50, p95, p99"),
         "forwarded: +0.3 ms",
@@ -88,11 +93,70 @@ async fn forwards_are_many_a_second() {
     {
         rates.push(rate(world.nodes[index].address, path, status).await);
     }
+    aim(
+        "POSTs a second: forwarded; for client secrets, which every node checks and none forwards",
+        "2000",
+        &format!("{:.0}; {:.0}", rates[1], rates[2]),
+    );
     row(
         "POSTs a second over 16 connections: to the owner, forwarded, ephemeral keys (never forwarded)",
         "2000 forwarded",
         &format!("{:.0}, {:.0}, {:.0}", rates[0], rates[1], rates[2]),
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn forwarded_offers_are_a_share_of_local_ones() {
+    let world = World::start(1, &[1, 64]).await;
+    let (_full, _) = world.connect(0).await.unwrap();
+    let mut rates = [0.0, 0.0];
+    // In turns, so that both meet the same machine.
+    for _ in 0..4 {
+        for (rate, index) in rates.iter_mut().zip([1, 0]) {
+            let begun = Instant::now();
+            let caller = async || {
+                for _ in 0..25 {
+                    let id = call_id(&world.offer(index).await);
+                    assert_eq!(world.hang_up(1, &id).await.status, 200);
+                }
+            };
+            join_all((0..8).map(|_| caller())).await;
+            *rate += 25.0 * 8.0 / begun.elapsed().as_secs_f64() / 4.0;
+        }
+    }
+    let [local, forwarded] = rates;
+    aim(
+        "offers a second, each with its hang-up, by 8 callers: forwarded, as a share of local ones",
+        "printed",
+        &format!("{forwarded:.0} of {local:.0}, {:.0} %", 100.0 * forwarded / local),
+    );
+}
+
+#[test]
+fn a_choice_takes_little_time() {
+    const CHOICES: u64 = 100_000;
+    let secrets = ClusterSecrets::new(SECRET, None).unwrap();
+    let codec = BeatCodec::new(&secrets, CELL);
+    let now = Instant::now();
+    let mut table = Table::new(stranger(0), codec.clone(), Duration::from_secs(3_600), now);
+    for number in 1..200 {
+        let beat = BeatMessage::new(MessageKind::Beat, 1, stranger(number));
+        table.handle(TableInput::Message(&codec.encode(&beat)), now);
+    }
+    assert_eq!(table.nodes(now).count(), 199);
+    let begun = Instant::now();
+    let chosen =
+        (0..CHOICES).filter(|bits| table.choose(None, &[], bits.wrapping_mul(0x9e37_79b9_7f4a_7c15), now).is_some());
+    assert_eq!(chosen.count() as u64, CHOICES);
+    let each = begun.elapsed().as_secs_f64() * 1e6 / CHOICES as f64;
+    aim("a choice among 200 nodes", "5 µs", &format!("{each:.1} µs"));
+}
+
+/// Node with free slots, and this number; the first one is full.
+fn stranger(number: u32) -> NodeRecord {
+    let tag = format!("{number:08x}").parse().unwrap();
+    let load = NodeLoad { slots: 90, free: number % 91, first_packet_p95_ms: None };
+    NodeRecord { tag, name: format!("node-{number}"), load, ..record("stranger") }
 }
 
 /// POSTs a second that get this status.
@@ -121,6 +185,11 @@ async fn rate(address: SocketAddr, path: &str, status: u16) -> f64 {
 /// Three durations in ms.
 fn figures([p50, p95, p99]: [f64; 3]) -> String {
     format!("{p50:.2}, {p95:.2}, {p99:.2} ms")
+}
+
+/// Difference of the first and the third of three durations in ms.
+fn differences(slow: [f64; 3], quick: [f64; 3]) -> String {
+    format!("{:+.2}, {:+.2} ms", slow[0] - quick[0], slow[2] - quick[2])
 }
 
 fn percentiles(mut times: Vec<Duration>) -> [f64; 3] {

@@ -11,12 +11,14 @@
 //! - `balancer`: callers who come through HAProxy, and its end
 //! - `forged`: forged ids, requests and messages
 //! - `key_limits`: one key on several nodes
+//! - `demo`: the nodes of `make run-cluster`
 //! - `load`: many calls at once, and the time that a forward takes
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 mod balancer;
 mod bus_lost;
 mod callers;
+mod demo;
 mod forged;
 mod key_limits;
 mod links;
@@ -30,6 +32,11 @@ mod rolls;
 /// Prints a row of the table in docs/cluster.md.
 fn row(event: &str, promised: &str, seen: &str) {
     println!("| {event} | {promised} | {seen} |");
+}
+
+/// Prints a row of the table of aims there.
+fn aim(of: &str, aim: &str, measured: &str) {
+    println!("| aim: {of} | {aim} | {measured} |");
 }
 
 /// Duration in whole ms.

@@ -4,11 +4,11 @@ use std::time::Instant;
 
 use futures_util::StreamExt as _;
 use repartee_gateway_testkit::{PATIENCE, find};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::processes::{World, call_id, phase, state, tag_of};
-use super::{ms, row};
+use super::processes::{Launch, World, call_id, fresh, phase, state, tag_of};
+use super::{aim, ms, row};
 
 #[tokio::test]
 async fn a_killed_node_is_routed_round() {
@@ -37,6 +37,8 @@ async fn a_killed_node_is_routed_round() {
     world.wait_for(0, |list| state(list, &tag) == "gone").await;
     let gone = killed.elapsed();
     assert_eq!(world.hang_up(0, &call).await.status, 404);
+    aim("a killed node is out of the table", "3 s", &ms(out));
+    aim("a call after a kill is placed", "on the first try", &format!("by one POST, in {}", ms(placed_in)));
     row(
         "node kill -9",
         "its calls end at once; a new call is placed on the first try; no new calls after 2.5 s; its ids 503, then 404",
@@ -80,30 +82,47 @@ async fn a_frozen_node_gets_no_calls() {
 
 #[tokio::test]
 async fn a_drained_node_loses_nothing() {
-    let mut world = World::start(1, &[4, 4]).await;
-    let (mut call, id) = world.connect(1).await.unwrap();
-    let tag = world.tag(1).await;
-    assert_eq!(tag_of(&id), tag);
-    call.send(json!({"type": "response.create", "response": {"instructions": "Count to three."}})).await;
-    let mut events = call.until("response.created").await;
-    world.nodes[1].process.signal("TERM");
+    let mut world = World::start(1, &[8, 8]).await;
+    // One waits for its calls, the other for its turns alone.
+    let patient = world.add(&Launch { drains_calls: true, ..Launch::new(8) }).await;
+    for index in 0..3 {
+        world.wait_for(index, |list| fresh(list) == 3).await;
+    }
+    let (mut kept, kept_id) = world.connect(patient).await.unwrap();
+    let (mut ended, ended_id) = world.connect(1).await.unwrap();
+    let tags = [world.tag(patient).await, world.tag(1).await];
+    assert_eq!([tag_of(&kept_id), tag_of(&ended_id)], [&*tags[0], &*tags[1]]);
+    // It goes on, so only a message of its own tells the others.
+    world.nodes[patient].process.signal("TERM");
     let told = Instant::now();
-    world.wait_for(0, |list| phase(list, &tag) == "draining").await;
+    let is_draining = |list: &Value| (phase(list, &tags[0]), state(list, &tags[0])) == ("draining", "fresh");
+    world.wait_for(0, is_draining).await;
     let seen = told.elapsed();
-    events.extend(call.until("response.done").await);
+    ended.send(json!({"type": "response.create", "response": {"instructions": "Count to three."}})).await;
+    let mut events = ended.until("response.created").await;
+    world.nodes[1].process.signal("TERM");
+    events.extend(ended.until("response.done").await);
     assert_eq!(find(&events, "response.done")["response"]["status"], "completed");
-    let mut placed = 0;
-    for _ in 0..4 {
-        let id = call_id(&world.offer(0).await);
-        assert_ne!(tag_of(&id), tag);
+    drop(ended);
+    assert_eq!(world.nodes[1].process.ended().await, Some(0));
+    world.wait_for(0, |list| state(list, &tags[1]) == "ended").await;
+    let (mut placed, first) = (0, world.tag(0).await);
+    for index in [0, patient, 0, patient] {
+        assert_eq!(tag_of(&call_id(&world.offer(index).await)), first, "through node {index}");
         placed += 1;
     }
-    drop(call);
-    assert_eq!(world.nodes[1].process.ended().await, Some(0));
-    world.wait_for(0, |list| state(list, &tag) == "ended").await;
+    let events = kept.ask("Hello?").await;
+    assert_eq!(find(&events, "response.done")["response"]["status"], "completed");
+    drop(kept);
+    assert_eq!(world.nodes[patient].process.ended().await, Some(0));
+    world.wait_for(0, |list| state(list, &tags[0]) == "ended").await;
     row(
         "drain (SIGTERM)",
-        "seen at once; the running turn ends; no POST is refused",
-        &format!("seen in {}; the turn completed; {placed} of 4 POSTs placed, none there; exit code 0", ms(seen)),
+        "seen at once; the running turn ends, or with `drain_calls` the call; no POST is refused",
+        &format!(
+            "seen in {}; both turns completed; {placed} of 4 POSTs placed, two of them through the draining node; exit code 0",
+            ms(seen)
+        ),
     );
+    aim("a drain is seen", "50 ms", &ms(seen));
 }

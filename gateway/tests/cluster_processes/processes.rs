@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use repartee::cluster::PREVIOUS_BEATS;
@@ -40,6 +40,11 @@ impl Process {
     /// Id of the process.
     pub fn id(&self) -> u32 {
         self.0.id()
+    }
+
+    /// Output of a process that was started with a pipe for it.
+    pub fn take_stdout(&mut self) -> ChildStdout {
+        self.0.stdout.take().expect("a pipe")
     }
 
     /// Sends a signal, such as `KILL`.
@@ -169,7 +174,7 @@ impl World {
         self.nodes.len() - 1
     }
 
-    fn spawn(&self, index: usize, launch: &Launch<'_>) -> (Process, BufReader<std::process::ChildStdout>) {
+    fn spawn(&self, index: usize, launch: &Launch<'_>) -> (Process, BufReader<ChildStdout>) {
         let ports = launch.nats.map_or_else(|| self.ports.clone(), |port| vec![port]);
         let servers: Vec<_> = ports.iter().map(|port| format!("nats://127.0.0.1:{port}")).collect();
         let mut command = Command::new(env!("CARGO_BIN_EXE_repartee"));
@@ -190,7 +195,7 @@ impl World {
             command.env("REPARTEE_API_KEYS", keys).args(["--set", &format!("limits.calls_per_key={most}")]);
         }
         let mut process = Process::spawn(command.stdout(Stdio::piped()));
-        let line = BufReader::new(process.0.stdout.take().unwrap());
+        let line = BufReader::new(process.take_stdout());
         (process, line)
     }
 
@@ -284,7 +289,7 @@ pub fn tag_of(id: &str) -> &str {
 }
 
 /// Address that a starting node announces.
-async fn address(mut lines: BufReader<std::process::ChildStdout>) -> SocketAddr {
+async fn address(mut lines: BufReader<ChildStdout>) -> SocketAddr {
     let read = tokio::task::spawn_blocking(move || {
         let mut line = String::new();
         lines.read_line(&mut line).map(|_| line)
