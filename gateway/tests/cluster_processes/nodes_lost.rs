@@ -93,8 +93,8 @@ async fn a_drained_node_loses_nothing() {
     let tags = [world.tag(patient).await, world.tag(1).await];
     assert_eq!([tag_of(&kept_id), tag_of(&ended_id)], [&*tags[0], &*tags[1]]);
     // It goes on, so only a message of its own tells the others.
-    world.nodes[patient].process.signal("TERM");
     let told = Instant::now();
+    world.nodes[patient].process.signal("TERM");
     let is_draining = |list: &Value| (phase(list, &tags[0]), state(list, &tags[0])) == ("draining", "fresh");
     world.wait_for(0, is_draining).await;
     let seen = told.elapsed();
