@@ -138,9 +138,9 @@ fn a_choice_takes_little_time() {
     let secrets = ClusterSecrets::new(SECRET, None).unwrap();
     let codec = BeatCodec::new(&secrets, CELL);
     let now = Instant::now();
-    let mut table = Table::new(stranger(0), codec.clone(), Duration::from_secs(3_600), now);
+    let mut table = Table::new(numbered(0), codec.clone(), Duration::from_secs(3_600), now);
     for number in 1..200 {
-        let beat = BeatMessage::new(MessageKind::Beat, 1, stranger(number));
+        let beat = BeatMessage::new(MessageKind::Beat, 1, numbered(number));
         table.handle(TableInput::Message(&codec.encode(&beat)), now);
     }
     assert_eq!(table.nodes(now).count(), 199);
@@ -157,7 +157,7 @@ fn a_choice_takes_little_time() {
 }
 
 /// Node with free slots, and this number; the first one is full.
-fn stranger(number: u32) -> NodeRecord {
+fn numbered(number: u32) -> NodeRecord {
     let tag = format!("{number:08x}").parse().unwrap();
     let load = NodeLoad { slots: 90, free: number % 91, first_packet_p95_ms: None };
     NodeRecord { tag, name: format!("node-{number}"), load, ..record("stranger") }

@@ -288,7 +288,7 @@ fn bursts_near_a_limit_are_told_early() {
 }
 
 #[test]
-fn calls_far_from_a_limit_wait_for_the_beat() {
+fn calls_far_from_a_limit_wait_for_beats() {
     let start = Instant::now();
     let mut table = table(start);
     echoing(&mut table, TableInput::Message(&beat(1, record(2))), start);
