@@ -36,6 +36,7 @@
 //! | [`wav`] | writers of wav files |
 //! | [`ogg`] | Opus files |
 //! | [`mp3`] | MP3 streams |
+//! | [`flac`] | FLAC streams |
 //!
 //! Samples are mono `f32` in -1..1 everywhere.
 //!
@@ -85,6 +86,7 @@ mod echo_scenes;
 #[cfg(test)]
 mod echo_tests;
 pub mod endpointing;
+pub mod flac;
 #[cfg(test)]
 mod fuzz_tests;
 mod input_clock;

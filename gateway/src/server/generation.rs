@@ -16,6 +16,7 @@ use super::api_error::ApiError;
 use super::app::CallGuard;
 use super::byte_budget::ByteCharge;
 use super::engine_session::EngineSession;
+use super::one_call::OneCall;
 use crate::call::stages_since;
 use crate::metrics::{Metrics, TtfpStage};
 use crate::telemetry::{CallError, CallSpan};
@@ -33,6 +34,8 @@ pub(super) struct Generation {
     charge: Option<ByteCharge>,
     /// Rate of the engine's sound, in Hz.
     rate: u32,
+    /// Filter of an answer with one call at most.
+    one_call: Option<OneCall>,
     guard: CallGuard,
 }
 
@@ -62,12 +65,18 @@ impl Generation {
         let (stop, metrics) = (Box::pin(app.stopped()), app.metrics.clone());
         let expiry =
             app.call_limits().max_duration.and_then(|longest| tokio::time::Instant::now().checked_add(longest));
-        Self { engine_session, stop, expiry, trace, metrics, charge: None, rate: app.engine.info().output_rate, guard }
+        let rate = app.engine.info().output_rate;
+        Self { engine_session, stop, expiry, trace, metrics, charge: None, rate, one_call: None, guard }
     }
 
     /// Holds the charge of the commands until all are submitted.
     pub fn hold(&mut self, charge: ByteCharge) {
         self.charge = Some(charge);
+    }
+
+    /// Has the answer end at its second call of a function.
+    pub fn keep_one_call(&mut self) {
+        self.one_call = Some(OneCall::default());
     }
 
     /// Submits more commands behind the earlier ones.
@@ -77,9 +86,17 @@ impl Generation {
 
     /// Returns the next event, or the error that ends the response.
     pub async fn next(&mut self) -> Result<Event, ApiError> {
-        match self.receive().await? {
-            Event::Failed { error, .. } => Err(self.fail(failed(&error))),
-            event => Ok(event),
+        loop {
+            let event = match self.receive().await? {
+                Event::Failed { error, .. } => return Err(self.fail(failed(&error))),
+                event => event,
+            };
+            let Some(one_call) = &mut self.one_call else { return Ok(event) };
+            let (event, cancel) = one_call.filter(event);
+            self.submit(cancel);
+            if let Some(event) = event {
+                return Ok(event);
+            }
         }
     }
 

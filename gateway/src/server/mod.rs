@@ -27,7 +27,7 @@
 //! - `form`: bodies of the type `multipart/form-data`
 //! - `warnings`: the header with differences between a request and its response
 //! - [`fuzzing`]: readers of requests, for the fuzz targets
-//! - `generation`, `engine_session`: responses of the engine for one HTTP request
+//! - `generation`, `engine_session`: responses of the engine for one HTTP request; `one_call`: those with one call at most
 //! - `client_secrets`: ephemeral keys
 //! - `models`: the served model
 //! - `offer`: the body of `POST /v1/realtime/calls`
@@ -67,6 +67,7 @@ mod listening;
 mod models;
 mod not_served;
 mod offer;
+mod one_call;
 mod origin;
 mod paced_reads;
 mod page;

@@ -9,8 +9,8 @@ use repartee_engine::{Engine, EngineConfig, Source};
 use repartee_engine_api::{Command, SessionError};
 use repartee_engine_testkit::folder;
 use repartee_engine_testkit::speech::copy;
-use repartee_media::pcm;
 use repartee_media::resample::Resampler;
+use repartee_media::{pcm, sound_file};
 use repartee_testkit::scripted::{FRAME_SAMPLES, Script, voice, voice_at};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -68,6 +68,10 @@ async fn text_is_read_in_each_format() {
     let pcm = speak(&server, &request("pcm")).await;
     assert_eq!((pcm.status, pcm.header("content-type")), (200, Some("audio/pcm")));
     assert_said(&pcm::decode_i16le(&pcm.bytes).unwrap());
+    let flac = speak(&server, &request("flac")).await;
+    assert_eq!((flac.status, flac.header("content-type")), (200, Some("audio/flac")));
+    let read = sound_file::read(&flac.bytes[..], 24_000, PATIENCE).unwrap();
+    assert_eq!(pcm::encode_i16le(&read), pcm.bytes, "every sample");
     let opus = speak(&server, &request("opus")).await;
     assert_eq!((opus.status, opus.header("content-type")), (200, Some("audio/ogg")));
     assert!(opus.bytes.starts_with(b"OggS") && opus.bytes.len() < pcm.bytes.len() / 4, "{} bytes", opus.bytes.len());
@@ -307,7 +311,7 @@ async fn speed_changes_the_duration_alone() {
 async fn what_cannot_be_served_is_a_typed_error() {
     let server = Running::start(Script::default()).await;
     for (field, value, says) in [
-        ("response_format", json!("flac"), "`mp3`, `wav`, `pcm` or `opus`"),
+        ("response_format", json!("aac"), "`mp3`, `wav`, `flac`, `pcm` or `opus`"),
         ("input", json!(" ... "), "no text"),
         ("input", json!("a".repeat(4_097)), "at most 4096"),
         ("speed", json!(9.0), "0.25 to 4.0"),

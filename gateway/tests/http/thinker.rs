@@ -43,6 +43,44 @@ fn spoken(reply: &Reply) -> String {
 }
 
 #[tokio::test]
+async fn answers_without_parallel_calls_have_one() {
+    let call = |index: u32, city: &str| {
+        let function = json!({"name": "weather", "arguments": json!({"city": city}).to_string()});
+        event(
+            json!({"choices": [{"delta": {"tool_calls": [{"index": index, "id": index.to_string(), "function": function}]}}]}),
+        )
+    };
+    let body =
+        [call(0, "Oslo"), call(1, "Rome"), call(2, "Bonn"), finish_event("tool_calls"), event("[DONE]")].concat();
+    let llm = TestServer::new(move |_, mut peer| {
+        let answer = format!("{STREAM_HEAD}{}{LAST_CHUNK}", chunk(&body));
+        async move {
+            while peer.try_request().await.is_some() {
+                peer.send(answer.clone()).await;
+            }
+        }
+    });
+    let server = Cascade::serve(&llm.listen().await, Some(VOICE), |_| {}).await;
+    let parameters = json!({"type": "object", "properties": {"city": {"type": "string"}}});
+    let tools = json!([{"type": "function", "function": {"name": "weather", "parameters": parameters}}]);
+    for (parallel, calls) in [(true, 3), (false, 1)] {
+        let more = json!({"tools": tools, "parallel_tool_calls": parallel});
+        let reply = ask(&server, false, more.clone()).await.json();
+        let choice = &reply["choices"][0];
+        assert_eq!(choice["finish_reason"], "tool_calls", "{reply}");
+        let found = choice["message"]["tool_calls"].as_array().unwrap();
+        let cities: Vec<_> = found.iter().map(|call| call["function"]["arguments"].as_str().unwrap()).collect();
+        assert_eq!(cities.len(), calls, "{cities:?}");
+        assert!(cities[0].contains("Oslo") && reply["repartee"].is_null(), "{reply}");
+        let mut streamed = more;
+        streamed["stream"] = json!(true);
+        let text = ask(&server, false, streamed).await.body;
+        assert_eq!(text.matches("\"name\":\"weather\"").count(), calls, "{text}");
+        assert!(text.contains("\"finish_reason\":\"tool_calls\"") && text.contains("[DONE]"), "{text}");
+    }
+}
+
+#[tokio::test]
 async fn server_text_is_the_answer() {
     let (requests, mut received) = mpsc::channel(QUEUE);
     let llm = TestServer::new(move |_, mut peer| {

@@ -59,6 +59,9 @@ pub(super) async fn create(
     let metadata = metadata(&app, &plan)?;
     let mut generation = Generation::new(&app, &metadata.id, session, guard, plan.commands);
     generation.hold(charge);
+    if plan.one_call {
+        generation.keep_one_call();
+    }
     let rate = app.engine.info().output_rate;
     if plan.stream {
         let chunks = ChunkBuilder::new(metadata, rate, plan.audio.is_some(), plan.include_usage)

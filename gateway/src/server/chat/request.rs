@@ -103,6 +103,8 @@ pub(super) struct CompletionPlan {
     pub sound: Duration,
     /// True to stream the response.
     pub stream: bool,
+    /// True if the answer has one call of a function at most.
+    pub one_call: bool,
     /// True if a stream ends with the usage.
     pub include_usage: bool,
     /// Differences between the request and the response.
@@ -123,6 +125,7 @@ impl CompletionPlan {
             sound: Duration::ZERO,
             stream: request.stream.unwrap_or(false),
             include_usage: request.stream_options.as_ref().is_some_and(|options| options.include_usage == Some(true)),
+            one_call: request.parallel_tool_calls == Some(false),
             warnings: Vec::new(),
         };
         if let Some(model) = request.model.as_ref().filter(|model| **model != info.name && model.len() <= 64) {
@@ -140,9 +143,6 @@ impl CompletionPlan {
             functions::offered(request.tools.as_deref().unwrap_or_default(), request.tool_choice.as_ref(), info)?;
         if tools.is_dropped {
             plan.warn("tools dropped: this model calls no functions".to_owned());
-        }
-        if request.parallel_tool_calls == Some(false) && !tools.functions.is_empty() && tools.form == AnswerForm::Free {
-            plan.warn("parallel_tool_calls: a model that chooses freely may call several functions".to_owned());
         }
         let form = match tools.form {
             AnswerForm::Free => demands::form(request.response_format.as_ref(), info)?,

@@ -1,6 +1,7 @@
 //! Encodes the model's samples as the bytes of a speech response, piece by piece.
 
 use bytes::Bytes;
+use repartee_media::flac::FlacWriter;
 use repartee_media::mp3::{Mp3Error, Mp3Writer};
 use repartee_media::ogg::{OggError, OggOpusWriter};
 use repartee_media::resample::{ResampleError, Resampler};
@@ -31,6 +32,8 @@ pub(super) enum AudioWriter {
     Pcm(Box<Resampler>),
     /// MP3 frames.
     Mp3(Box<(Resampler, Mp3Writer)>),
+    /// FLAC blocks.
+    Flac(Box<(Resampler, FlacWriter)>),
     /// Opus packets in Ogg.
     Opus(Box<(Resampler, OggOpusWriter)>),
 }
@@ -42,6 +45,7 @@ impl AudioWriter {
             SpeechFormat::Wav => Self::Wav { begun: false, rate },
             SpeechFormat::Pcm => Self::Pcm(Box::new(Resampler::new(rate, RATE)?)),
             SpeechFormat::Mp3 => Self::Mp3(Box::new((Resampler::new(rate, RATE)?, Mp3Writer::new(RATE)))),
+            SpeechFormat::Flac => Self::Flac(Box::new((Resampler::new(rate, RATE)?, FlacWriter::new(RATE)))),
             SpeechFormat::Opus => {
                 Self::Opus(Box::new((Resampler::new(rate, RATE)?, OggOpusWriter::new(RATE, serial)?)))
             }
@@ -54,6 +58,7 @@ impl AudioWriter {
             Self::Wav { .. } => "audio/wav",
             Self::Pcm(_) => "audio/pcm",
             Self::Mp3(_) => "audio/mpeg",
+            Self::Flac(_) => "audio/flac",
             Self::Opus(_) => "audio/ogg",
         }
     }
@@ -70,6 +75,10 @@ impl AudioWriter {
             Self::Mp3(mp3) => {
                 let (resampler, writer) = &mut **mp3;
                 writer.push(&resampler.push(samples)?)?.into()
+            }
+            Self::Flac(flac) => {
+                let (resampler, writer) = &mut **flac;
+                writer.push(&resampler.push(samples)?).into()
             }
             Self::Opus(opus) => {
                 let (resampler, writer) = &mut **opus;
@@ -89,6 +98,12 @@ impl AudioWriter {
                 let (mut resampler, mut writer) = *mp3;
                 let mut bytes = writer.push(&resampler.flush()?)?;
                 bytes.extend(writer.finish()?);
+                bytes.into()
+            }
+            Self::Flac(flac) => {
+                let (mut resampler, mut writer) = *flac;
+                let mut bytes = writer.push(&resampler.flush()?);
+                bytes.extend(writer.finish());
                 bytes.into()
             }
             Self::Opus(opus) => {

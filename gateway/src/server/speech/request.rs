@@ -48,6 +48,8 @@ pub(super) enum SpeechFormat {
     Wav,
     /// MP3 at 24 kHz.
     Mp3,
+    /// FLAC at 24 kHz.
+    Flac,
     /// 16-bit little-endian samples at 24 kHz.
     Pcm,
     /// Opus packets in Ogg.
@@ -172,10 +174,12 @@ fn format(name: Option<&str>) -> Result<SpeechFormat, ErrorBody> {
         // MP3 is the default of the OpenAI API.
         None | Some("mp3") => Ok(SpeechFormat::Mp3),
         Some("wav") => Ok(SpeechFormat::Wav),
+        Some("flac") => Ok(SpeechFormat::Flac),
         Some("pcm") => Ok(SpeechFormat::Pcm),
         Some("opus") => Ok(SpeechFormat::Opus),
         Some(name) => {
-            let message = format!("`{name:.16}` is not served: set response_format to `mp3`, `wav`, `pcm` or `opus`");
+            let message =
+                format!("`{name:.16}` is not served: set response_format to `mp3`, `wav`, `flac`, `pcm` or `opus`");
             refuse("response_format", message)
         }
     }
