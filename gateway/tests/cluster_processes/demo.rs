@@ -14,13 +14,15 @@ use tokio_tungstenite::connect_async;
 use super::processes::{Process, free_ports};
 use super::{ms, row};
 
-/// Number of nodes, and sessions of each.
+/// Number of nodes that the script starts.
 const NODES: usize = 3;
+/// Lines that wait for the test; then the script waits.
+const LINES: usize = 1_024;
 
 /// The running script, and what it has printed.
 struct Demo {
     script: Process,
-    lines: mpsc::UnboundedReceiver<String>,
+    lines: mpsc::Receiver<String>,
     /// Every process that it has started.
     children: Vec<u32>,
 }
@@ -31,8 +33,10 @@ impl Demo {
         command.arg(env!("CARGO_BIN_EXE_repartee")).args(["--sessions", "2", "--port", &port.to_string()]);
         let mut script = Process::spawn(command.stdout(Stdio::piped()));
         let printed = BufReader::new(script.take_stdout());
-        let (sender, lines) = mpsc::unbounded_channel();
-        std::thread::spawn(move || printed.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        let (sender, lines) = mpsc::channel(LINES);
+        std::thread::spawn(move || {
+            printed.lines().map_while(Result::ok).try_for_each(|line| sender.blocking_send(line))
+        });
         Self { script, lines, children: Vec::new() }
     }
 
