@@ -9,7 +9,7 @@ REPORT := target/report
 BUILT := $${CARGO_TARGET_DIR:-target}/release
 
 .DEFAULT_GOAL := help
-.PHONY: fuzz help run run-cluster run-real test-real bench-real release test test-arm check-macos test-cluster test-cuda gpu-pack test-long test-hostile screenshots conformance lint check-words bench bench-build loadtest knee overload numbers soak realtime-vs-chat graph setup-test bench-call bench-cascade bench-cluster bench-engine bench-families bench-heard bench-interruptions bench-noise bench-scale bench-turns bench-weights bench-size weight-loss eval-model eval-weights sound-sample
+.PHONY: fuzz help run run-cluster run-real test-real bench-real release test test-arm check-macos test-cluster test-cuda gpu-pack test-long test-hostile screenshots conformance echo-sample lint check-words bench bench-build loadtest knee overload numbers soak realtime-vs-chat graph setup-test bench-call bench-cascade bench-cluster bench-engine bench-families bench-heard bench-interruptions bench-noise bench-scale bench-turns bench-weights bench-size weight-loss eval-model eval-weights sound-sample
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -210,6 +210,11 @@ eval-weights: weight-loss  ## Run eval-model for bf16, int8, mixed and int4 weig
 	  $(MAKE) eval-model ARGS="--set engine.weights=$$weights --report $(REPORT)/model-$$weights.json \
 	    --answers $(REPORT)/model-$$weights.jsonl" || exit 1; done
 	PYTHONPATH=models/demo/recipe target/tools/python/bin/python -m demo_recipe.evaluate.formats $(if $(MODEL),--model $(MODEL))
+
+echo-sample:  ## Write 20 s of a microphone beside an echo and a caller who interrupts, before and after echo cancelling: docs/echo-before.opus, docs/echo-after.opus
+	@$(SETUP) build
+	$(CARGO) build --release --workspace --example echo_sample
+	$(BUILT)/examples/echo_sample docs
 
 sound-sample:  ## Record the demo model's answers to some questions over WebRTC as Opus packets: docs/sample.opus
 	@$(SETUP) build tests
