@@ -379,7 +379,7 @@ mod tests {
 
     #[test]
     fn unsure_network_waits_for_the_voice() {
-        assert_eq!(held(voice(1_000), 0.6), (BargeInVerdict::Interruption, 384));
+        assert_eq!(held(voice(1_000), 0.6), (BargeInVerdict::Interruption, 512));
         let thresholds = BargeInPolicy::Balanced.thresholds().unwrap();
         let longest = thresholds.longest.as_millis() as u64;
         let (verdict, at) = held(voice(3_000), 0.1);

@@ -30,9 +30,9 @@ impl BargeInPolicy {
         };
         match self {
             Self::Immediate => None,
-            Self::Eager => Some(thresholds(0.5, 0.3, 0.15, 384, 3_000)),
-            Self::Balanced => Some(thresholds(0.7, 0.5, 0.3, 384, 3_000)),
-            Self::Patient => Some(thresholds(0.9, 0.6, 0.5, 512, 3_000)),
+            Self::Eager => Some(thresholds(0.8, 0.25, 0.5, 384, 3_000)),
+            Self::Balanced => Some(thresholds(0.9, 0.35, 0.5, 512, 3_000)),
+            Self::Patient => Some(thresholds(0.95, 0.5, 0.7, 512, 3_000)),
         }
     }
 }

@@ -8,9 +8,9 @@ use super::features::BANDS;
 const FILE: &[u8] = include_bytes!("../../../../models/interruptions/weights.f16");
 /// Frames that the first layer sees at once, and its width.
 pub(super) const KERNEL: usize = 3;
-pub(super) const WIDTH: usize = 64;
+pub(super) const WIDTH: usize = 96;
 /// Width of the recurrent layer.
-pub(super) const STATE: usize = 96;
+pub(super) const STATE: usize = 160;
 /// Outputs: an interruption, a backchannel, neither.
 pub(super) const KINDS: usize = 3;
 

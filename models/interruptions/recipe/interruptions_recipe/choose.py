@@ -49,7 +49,7 @@ def choose(work: Path) -> None:
     """Prints a table of thresholds."""
     x, y = shards(work / "choosing-examples")
     p = likelihoods(load(work), relative(x.float())).numpy()
-    places = [(int(first) - 4, int(last) - 14) for _, first, last in y]
+    places = [(int(first) - 4, int(last) - 14) for _, first, last, _ in y]
     late = np.array([p[row, min(end + ENDED, p.shape[1] - 1)].argmax() for row, (_, end) in enumerate(places)])
     for index, kind in enumerate(KINDS):
         found = np.bincount(late[y[:, 0] == index], minlength=3)

@@ -11,15 +11,35 @@ import numpy as np
 
 from demo_recipe.augment import Augment, dull, power, telephone, with_noise
 
-from . import noises, voices, words
+from . import noises, synthesised, voices, words
 from .features import HOP, RATE
 from .net import KINDS
+from .spoken import LANGUAGES
 
 FRAMES = 76  # 1.2 s
 SAMPLES = FRAMES * HOP
 AFTER = 14  # frames behind the end of a voice that are judged
 # Shares of the examples: sentences, commands, backchannels, neither.
 SHARES = {"interruption": 0.3, "command": 0.25, "backchannel": 0.28, "neither": 0.17}
+# Numbers of the words that training tells apart: in Kokoro's symbols, and `LANGUAGE:TEXT` of the formant synthesisers.
+WORDS = {
+    word: number
+    for number, word in enumerate(
+        sorted(
+            {
+                word
+                for table in (words.BACKCHANNELS, words.COMMANDS)
+                for language in LANGUAGES
+                for word in words.listed(table, language)
+            }
+            | {
+                f"{language}:{text}"
+                for language, texts in synthesised.TEXTS.items()
+                for text in "|".join(texts).split("|")
+            }
+        )
+    )
+}
 # Share of the words that no formant synthesiser says, at least.
 NATURAL = 0.7
 # Of the sounds that are neither: synthesised ones, and many voices at once.
@@ -33,12 +53,17 @@ class Start:
     sound: np.ndarray
     kind: str
     speaker: str
+    # Index in `WORDS`, -1 for another sound.
+    word: int = -1
 
 
 def read(path: Path) -> Start:
     file = np.load(path)
     meta = json.loads(str(file["meta"]))
-    return Start(file["sound"].astype(np.float32) / 32768.0, meta["kind"], meta["voice"])
+    said = meta.get("symbols", "").rstrip(".!,?")
+    if path.stem.startswith("synthesised-"):
+        said = ":".join(synthesised.drawn(int(path.stem.removeprefix("synthesised-")))[2:])
+    return Start(file["sound"].astype(np.float32) / 32768.0, meta["kind"], meta["voice"], WORDS.get(said, -1))
 
 
 def is_apart(speaker: str) -> bool:
@@ -92,13 +117,18 @@ class Examples:
             return (sound * np.sin(np.linspace(0.05, np.pi, len(sound))) ** 0.5 * 0.2).astype(np.float32)
         return group[random.integers(len(group))].sound
 
-    def next(self) -> tuple[np.ndarray, int, int, int]:
-        """(sound of `SAMPLES`, index in `KINDS`, first and last frame that are judged)."""
+    def next(self) -> tuple[np.ndarray, int, int, int, int]:
+        """(sound of `SAMPLES`, index in `KINDS`, first and last frame that are judged, index in `WORDS` or -1)."""
         random = self._random
         kind = str(random.choice(list(SHARES), p=list(SHARES.values())))
         # Most words are of voices that sound like people's: of formant synthesisers alone a network learns too easily.
         group = (self._natural if random.random() < NATURAL else self._groups)[kind]
-        sound = self._neither() if kind == "neither" else group[random.integers(len(group))].sound
+        word = -1
+        if kind == "neither":
+            sound = self._neither()
+        else:
+            start = group[random.integers(len(group))]
+            sound, word = start.sound, start.word
         if kind == "interruption" and random.random() < 0.15:
             # A backchannel or a command, a short pause, and a sentence.
             words_ = self._groups[str(random.choice(["backchannel", "command"]))]
@@ -120,7 +150,7 @@ class Examples:
             whole = telephone(whole)
         whole *= 10.0 ** random.uniform(-2.2, -0.05) / (np.abs(whole).max() + 1e-9)
         first, last = before // HOP + 4, min(FRAMES, (before + len(sound)) // HOP + AFTER)
-        return whole.astype(np.float32), index, first, last
+        return whole.astype(np.float32), index, first, last, word
 
     def _changed(self, sound: np.ndarray) -> np.ndarray:
         """Another person, room and microphone, as `Augment` does it."""

@@ -9,27 +9,33 @@ from torch.nn import functional as F
 from .features import BANDS
 
 KERNEL = 3
-WIDTH = 64
-STATE = 96
+WIDTH = 96
+STATE = 160
 KINDS = ("interruption", "backchannel", "neither")
 
 
 class InterruptionNet(nn.Module):
     """`[batch, frames, BANDS]` to the logits of `KINDS` after each frame, `[batch, frames, 3]`."""
 
-    def __init__(self) -> None:
+    def __init__(self, words: int = 0) -> None:
+        """`words`: those that training tells apart; the exported network does not name them."""
         super().__init__()
         self.frames = nn.Linear(KERNEL * BANDS, WIDTH)
         self.recurrent = nn.GRU(WIDTH, STATE, batch_first=True)
         self.out = nn.Linear(STATE, len(KINDS))
+        self.words = nn.Linear(STATE, words) if words else None
         self.drop = nn.Dropout(0.2)
 
     def forward(self, x: Tensor) -> Tensor:
+        return self.out(self.states(x))
+
+    def states(self, x: Tensor) -> Tensor:
+        """States after each frame, `[batch, frames, STATE]`."""
         # Before the first frame there is silence.
         windows = F.pad(x, (0, 0, KERNEL - 1, 0), value=-1.0).unfold(1, KERNEL, 1)
         x = F.relu(self.frames(windows.transpose(2, 3).flatten(2)))
         x, _ = self.recurrent(self.drop(x))
-        return self.out(self.drop(x))
+        return self.drop(x)
 
     def weights(self) -> list[Tensor]:
         """The weights in the order of the exported file."""

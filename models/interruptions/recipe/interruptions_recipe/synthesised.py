@@ -54,6 +54,14 @@ def _flite(text: str, voice: str, work: Path, stretch: float) -> np.ndarray:
     return _wave(path.read_bytes())
 
 
+def drawn(number: int) -> tuple[random.Random, str, str, str]:
+    """(random numbers that follow, kind, language, word) of the word with this number."""
+    r = random.Random(f"synthesised {number}")
+    kind = r.choice(("backchannel", "command"))
+    language = r.choice(list(TEXTS))
+    return r, kind, language, r.choice(TEXTS[language][kind == "command"].split("|"))
+
+
 def speak(work: Path, count: int) -> None:
     """Speaks `count` random words that train; a word that exists is kept."""
     folder = work / "train"
@@ -62,12 +70,8 @@ def speak(work: Path, count: int) -> None:
         path = folder / f"synthesised-{number:05}.npz"
         if path.exists():
             continue
-        r = random.Random(f"synthesised {number}")
-        kind = r.choice(("backchannel", "command"))
-        language = r.choice(list(TEXTS))
-        text = r.choice(TEXTS[language][kind == "command"].split("|")) + r.choice(
-            "!!." if kind == "command" else ".,?!"
-        )
+        r, kind, language, word = drawn(number)
+        text = word + r.choice("!!." if kind == "command" else ".,?!")
         if language.startswith("en") and r.random() < 0.3:
             voice = f"flite+{r.choice(FLITE)}"
             sound = _flite(text, voice.removeprefix("flite+"), work, r.uniform(0.7, 1.2))

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from .data import SHARES, Examples, Start, read, turns
-from .features import HOP, levels, relative
+from .data import SHARES, WORDS, Examples, Start, read, turns
+from .features import BANDS, HOP, levels, relative
 from .net import InterruptionNet, likelihoods
 
 ROOT = Path(__file__).parents[4]
@@ -20,6 +20,8 @@ BATCH = 64
 SHARD = 512  # examples of a file
 SEEDS = {"train": 0, "choosing": 500_000}  # of synthesised sounds
 RATE = 2e-3
+MASKED = 5  # most bands of an example that are not heard
+WORD_SHARE = 0.3  # of the loss
 
 
 def starts(work: Path, which: str, turns_folder: Path) -> list[Start]:
@@ -51,7 +53,7 @@ def make_examples(work: Path, which: str, count: int, turns_folder: Path) -> Non
 
 
 def shards(folder: Path) -> tuple[torch.Tensor, torch.Tensor]:
-    """All shards: levels, and (kind, first frame, last frame) of each example."""
+    """All shards: levels, and (kind, first frame, last frame, word) of each example."""
     files = [np.load(path) for path in sorted(folder.glob("[0-9][0-9][0-9][0-9].npz"))]
     x, y = (torch.from_numpy(np.concatenate([file[name] for file in files])) for name in ("x", "y"))
     return x, y
@@ -62,7 +64,7 @@ def train(work: Path, steps: int) -> None:
     x, y = shards(work / "train-examples")
     print(f"{len(x)} examples", flush=True)
     torch.manual_seed(1)
-    net = InterruptionNet()
+    net = InterruptionNet(len(WORDS))
     optimiser = torch.optim.AdamW(net.parameters(), lr=RATE, weight_decay=0.02)
     random = np.random.default_rng(2)
     at = torch.arange(x.shape[1])
@@ -75,12 +77,24 @@ def train(work: Path, steps: int) -> None:
         batch = relative(x[rows].float())
         # Another microphone: some bands louder or softer.
         tilt = torch.from_numpy(random.normal(0.0, 0.08, (BATCH, 1, batch.shape[2])).astype(np.float32))
-        logits = net((batch + tilt).clamp(-1.0, 1.2))
-        label, first, last = y[rows].T
+        batch = (batch + tilt).clamp(-1.0, 1.2)
+        # Some bands are not heard.
+        low = torch.from_numpy(random.integers(0, BANDS, BATCH))[:, None]
+        width = torch.from_numpy(random.integers(0, MASKED + 1, BATCH))[:, None]
+        band = torch.arange(BANDS)
+        batch = batch.masked_fill(((band >= low) & (band < low + width))[:, None, :], -1.0)
+        states = net.states(batch)
+        logits = net.out(states)
+        label, first, last, word = y[rows].T
         labels = label[:, None].expand(-1, len(at))
         loss = F.cross_entropy(logits.transpose(1, 2), labels, reduction="none", label_smoothing=0.02)
         mask = (at >= first[:, None]) & (at < last[:, None])
         loss = (loss * mask).sum() / mask.sum()
+        # The word at its end: a task that shows what tells one from another.
+        has_word = word >= 0
+        if has_word.any() and net.words is not None:
+            ends = states[has_word, (last[has_word] - 1).clamp(max=len(at) - 1)]
+            loss = loss + WORD_SHARE * F.cross_entropy(net.words(ends), word[has_word], label_smoothing=0.02)
         optimiser.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
@@ -89,7 +103,8 @@ def train(work: Path, steps: int) -> None:
         mean = value if mean is None else mean + (value - mean) * 0.01
         if step % 250 == 249:
             print(f"step {step + 1} of {steps}: loss {mean:.3f}, {time.monotonic() - begun:.0f} s", flush=True)
-    torch.save(net.state_dict(), work / "state.pt")
+    kept = {name: value for name, value in net.state_dict().items() if not name.startswith("words.")}
+    torch.save(kept, work / "state.pt")
 
 
 def load(work: Path) -> InterruptionNet:
