@@ -69,6 +69,17 @@ extern "C" __global__ void scatter_rows_f32(const float *__restrict__ from, cons
   if (row != NO_ROW) to[(size_t)row * columns + i % columns] = from[i];
 }
 
+// x[at[row]][column] += penalty where bit `column` of the row's `words` words is 0; `count` numbers of the rows `at`
+extern "C" __global__ void hold_rows_f32(const unsigned *__restrict__ bits, const unsigned *__restrict__ at,
+                                         float *__restrict__ x, float penalty, unsigned columns, unsigned words,
+                                         unsigned count) {
+  const unsigned i = thread_number();
+  if (i >= count) return;
+  const unsigned row = i / columns, column = i % columns, to = at[row];
+  if (to == NO_ROW || bits[(size_t)row * words + column / 32] >> column % 32 & 1) return;
+  x[(size_t)to * columns + column] += penalty;
+}
+
 // Writes rows of `columns` numbers to the columns from `start` on of rows of `width`.
 extern "C" __global__ void place_columns_f32(const float *__restrict__ x, float *__restrict__ to, unsigned columns, unsigned start,
                                              unsigned width, unsigned count) {

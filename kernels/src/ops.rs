@@ -117,6 +117,10 @@ pub trait Ops {
     fn gather_at(&self, x: &Self::T, at: &Self::Index) -> Self::T;
     /// Replaces row `at[i]` of `x` with row `i` of `rows`.
     fn scatter_at(&self, x: Self::T, at: &Self::Index, rows: &Self::T) -> Self::T;
+    /// Adds [`HELD_PENALTY`](crate::shapes::HELD_PENALTY) to the columns of row `at[i]` whose bits are 0. `bits` has
+    /// [`held_words`](crate::shapes::held_words) words for each of these rows: bit `c % 32` of word `c / 32` is column `c`.
+    /// [`NO_ROW`](crate::row_spec::NO_ROW) holds none.
+    fn hold_at(&self, x: Self::T, at: &Self::Index, bits: &Self::Index) -> Self::T;
     /// Looks up one entry of a table, or one row `[in]` of a matrix of [`WeightLayout::Linear`](crate::WeightLayout::Linear), for each id.
     /// [`NO_ID`](crate::NO_ID) gives zeros.
     fn embed_at(&self, table: &Self::Weight, ids: &Self::Index) -> Self::T;

@@ -128,6 +128,16 @@ pub struct SampleParams {
 /// Marks "no id": a row with logits that are not finite.
 pub const NO_ID: u32 = u32::MAX;
 
+/// Added to the logit of an id that may not follow: lower than any logit, and finite, as a logit has to be.
+pub const HELD_PENALTY: f32 = -1e30;
+/// Bits of a word of a bit set.
+pub(crate) const BITS: usize = u32::BITS as usize;
+
+/// Number of words of a bit set of so many columns.
+pub fn held_words(columns: usize) -> usize {
+    columns.div_ceil(BITS)
+}
+
 /// Taps of the filter of [`Ops::segment_snake_at`](crate::Ops::segment_snake_at).
 pub const FILTER_TAPS: usize = 12;
 

@@ -7,6 +7,7 @@ use device::{cases, device};
 use proptest::prelude::*;
 use repartee_kernels::random::uniform;
 use repartee_kernels::row_spec::SpecSection;
+use repartee_kernels::shapes::HELD_PENALTY;
 use repartee_kernels::{
     AttentionBatch, AttentionShape, DType, NO_ID, NO_ROW, Ops, RawTensor, RowSpec, SampleParams, SegmentShape,
     SequenceRows, SpecLayout, StateSpec, StreamLevel, StreamRows, WeightLayout,
@@ -35,40 +36,41 @@ fn list(values: &[u32], padding: usize) -> (RowSpec, SpecSection) {
 }
 
 #[test]
-fn penalties_of_bits_hold_rows_to_ids() {
+fn bits_hold_some_rows_to_ids() {
     let ops = device();
-    let (rows, columns) = (5, 21);
-    let penalty = |at: usize| if (at / 8) >> (at % 8) & 1 == 1 { 0_f32 } else { -1e30 };
-    let bytes: Vec<u8> = (0..256 * 8).flat_map(|at| penalty(at).to_le_bytes()).collect();
-    let table = RawTensor { name: "penalties", bytes: &bytes, dtype: DType::F32, shape: &[256, 8] };
-    let table = ops.stored_weight(WeightLayout::Table, &[table]).unwrap();
+    let (rows, columns) = (5, 101);
     let logits = numbers(rows * columns, 5);
-    // Of row 3 the ids 1 and 20 stay, of row 1 the id 9; the padding has no row.
-    let (held, sets) = ([3, 1], [0b10, 0, 0b1_0000, 0, 0b10, 0]);
+    // Of row 3 the ids 1 and 100 stay, of row 1 all from 32 to 63, of row 4 the id 9. The padding has no row, although as many
+    // rows as there are would have a place.
+    let held = [3, 1, 4];
+    let sets = [[0b10, 0, 0, 0b1_0000], [0, u32::MAX, 0, 0], [1 << 9, 0, 0, 0]];
+    let stays = |row: usize, id: usize| match row {
+        3 => id == 1 || id == 100,
+        1 => (32..64).contains(&id),
+        4 => id == 9,
+        _ => true,
+    };
     let mut layout = SpecLayout::default();
-    let (at, words, params) = (layout.list(4), layout.list(12), layout.samples(rows));
+    let (at, words, params) = (layout.list(rows), layout.list(4 * rows), layout.samples(rows));
     let mut spec = layout.spec();
     spec.set(at, &held);
-    spec.set(words, &sets);
+    spec.set(words, sets.as_flattened());
     let greedy =
         SampleParams { slot: 0, repetition_penalty: 1.0, temperature: 0.0, top_k: 0, top_p: 1.0, uniform: 0.5 };
     spec.set_samples(params, std::iter::repeat_n(greedy, rows));
     let spec = ops.upload(&spec);
     let (at, words) = (ops.index(&spec, at), ops.index(&spec, words));
-    let x = ops.tensor(logits.clone(), columns);
-    let penalties = ops.narrow(&ops.reshape(ops.embed_at(&table, &words), 24), 0, columns);
-    let sum = ops.add(ops.gather_at(&x, &at), &penalties);
-    let x = ops.scatter_at(x, &at, &sum);
-    let found = ops.read(&x);
-    for row in [0, 2, 4] {
-        let row = row * columns..(row + 1) * columns;
-        assert_eq!(found[row.clone()], logits[row], "rows that are not held keep their bits");
+    let x = ops.hold_at(ops.tensor(logits.clone(), columns), &at, &words);
+    for (at, (found, logit)) in ops.read(&x).iter().zip(&logits).enumerate() {
+        let (row, id) = (at / columns, at % columns);
+        let expected = if stays(row, id) { *logit } else { logit + HELD_PENALTY };
+        assert_eq!(found.to_bits(), expected.to_bits(), "row {row}, id {id}");
     }
     let sampled = ops.sample_at(&x, &ops.index(&spec, params.words()), None, None);
     let ids = ops.read_list(&sampled);
-    let likely =
-        |ids: [usize; 2]| if logits[3 * columns + ids[0]] > logits[3 * columns + ids[1]] { ids[0] } else { ids[1] };
-    assert_eq!((ids[1], ids[3] as usize), (9, likely([1, 20])));
+    for (row, id) in ids.iter().enumerate() {
+        assert!(stays(row, *id as usize), "row {row}, id {id}");
+    }
 }
 
 #[test]

@@ -53,8 +53,8 @@ impl Mask {
         })
     }
 
-    /// The set as bytes: bit `i` of byte `j` is id `8 j + i`.
-    pub fn bytes(&self) -> impl Iterator<Item = u8> {
-        self.words.iter().flat_map(|word| word.to_le_bytes())
+    /// The set as words: bit `i` of word `j` is id `32 j + i`.
+    pub fn words(&self) -> impl Iterator<Item = u32> {
+        self.words.iter().flat_map(|word| [*word as u32, (word >> 32) as u32])
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::conv_state::StreamSpan;
 use crate::row_spec::{self, NO_ROW, StreamRows};
+use crate::shapes::{BITS, HELD_PENALTY, held_words};
 use crate::step::StreamLevel;
 
 /// A list of ids or row indices.
@@ -50,4 +51,40 @@ pub(super) fn spread_rows(to: &mut [f32], from: &[f32], columns: usize, at: &Cpu
     for (place, row) in at.some() {
         to[row * columns..(row + 1) * columns].copy_from_slice(&from[place * columns..(place + 1) * columns]);
     }
+}
+
+/// Adds the penalty to the columns of row `at[i]` whose bits are 0, if there is such a row.
+pub(super) fn hold_rows(x: &mut [f32], columns: usize, at: &CpuIndex, bits: &[u32]) {
+    let words = held_words(columns);
+    for (place, row) in at.some() {
+        let row = x[row * columns..(row + 1) * columns].chunks_mut(BITS);
+        for (numbers, &word) in row.zip(&bits[place * words..(place + 1) * words]) {
+            let count = numbers.len();
+            // Most words have few bits or nearly all, so the rarer ones are visited.
+            if word.count_ones() as usize > BITS / 2 {
+                for bit in bits_of(!word).take_while(|bit| *bit < count) {
+                    numbers[bit] += HELD_PENALTY;
+                }
+            } else {
+                let mut before = [0.0; BITS];
+                before[..count].copy_from_slice(numbers);
+                numbers.iter_mut().for_each(|number| *number += HELD_PENALTY);
+                for bit in bits_of(word).take_while(|bit| *bit < count) {
+                    numbers[bit] = before[bit];
+                }
+            }
+        }
+    }
+}
+
+/// Yields the bits of a word that are 1, ascending.
+fn bits_of(mut word: u32) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        if word == 0 {
+            return None;
+        }
+        let bit = word.trailing_zeros() as usize;
+        word &= word - 1;
+        Some(bit)
+    })
 }

@@ -7,7 +7,7 @@ use super::arena::PooledBuffer;
 use super::conv_state::ConvState;
 use super::device::{Cpu, LEAST_ACTIVATION, LEAST_NORM};
 use super::gemm::StridedRows;
-use super::index::{CpuIndex, copy_rows, spread_rows};
+use super::index::{CpuIndex, copy_rows, hold_rows, spread_rows};
 use super::kv_cache::KvCache;
 use super::rotary::CpuBatch;
 use super::tensor::{CpuState, Tensor};
@@ -176,6 +176,11 @@ impl Ops for Cpu {
 
     fn scatter_at(&self, mut x: Tensor, at: &CpuIndex, rows: &Tensor) -> Tensor {
         spread_rows(&mut x.data, &rows.data, x.columns, at);
+        x
+    }
+
+    fn hold_at(&self, mut x: Tensor, at: &CpuIndex, bits: &CpuIndex) -> Tensor {
+        hold_rows(&mut x.data, x.columns, at, bits.words());
         x
     }
 

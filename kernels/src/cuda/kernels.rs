@@ -49,6 +49,7 @@ kernels!(
     gather_rows_i4,
     gather_rows_i8,
     grouped_conv_f32,
+    hold_rows_f32,
     layer_norm_f32,
     layer_norm_wide_f32,
     list_experts,

@@ -180,6 +180,15 @@ impl Ops for Cuda {
         x
     }
 
+    fn hold_at(&self, x: Tensor, at: &CudaIndex, bits: &CudaIndex) -> Tensor {
+        let words = held_words(x.columns);
+        assert_eq!(bits.len, at.len * words, "a row has another number of words");
+        let (kernel, count) = (&self.queue.kernels().hold_rows_f32, at.len * x.columns);
+        let penalty = u64::from(HELD_PENALTY.to_bits());
+        self.each(kernel, count, &[bits.at(), at.at(), x.at(), penalty, x.columns as u64, words as u64]);
+        x
+    }
+
     fn embed_at(&self, table: &Weight, ids: &CudaIndex) -> Tensor {
         // One value marks both "no row" and "no id".
         const { assert!(NO_ROW == NO_ID) };

@@ -250,6 +250,11 @@ impl<O: Ops> Ops for RecordingOps<O> {
         self.note_result(self.inner.scatter_at(x, at, rows))
     }
 
+    fn hold_at(&self, x: O::T, at: &O::Index, bits: &O::Index) -> O::T {
+        self.op("hold", &x);
+        self.note_result(self.inner.hold_at(x, at, bits))
+    }
+
     fn embed_at(&self, table: &O::Weight, ids: &O::Index) -> O::T {
         self.note(|| "embed".to_owned());
         self.note_result(self.inner.embed_at(table, ids))

@@ -1,14 +1,11 @@
 //! Language model over text and audio rows: the token table, the layers, the head, and the rows that it hands to a
 //! talker.
 
-use repartee_kernels::{Ops, WeightLayout};
+use repartee_kernels::Ops;
 
 use super::decoder::{Decoder, DecoderShape, FeedForward};
 use super::weights::Weights;
 use crate::models::load_error::LoadError;
-
-/// Added to the logit of an id that may not follow: lower than any logit, and finite, as a logit has to be.
-const PENALTY: f32 = -1e30;
 
 /// Row of a position that a talker gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,8 +36,6 @@ pub struct LanguageModel<O: Ops> {
     /// Transformer layers and the last norm.
     pub model: Decoder<O>,
     lm_head: Option<O::Weight>,
-    /// For each byte of a bit set, what is added to the logits of its ids.
-    penalties: O::Weight,
     shape: LanguageModelShape,
 }
 
@@ -69,10 +64,7 @@ impl<O: Ops> LanguageModel<O> {
         } else {
             (inner.table(embeddings, vocabulary, width)?, Some(w.linear("lm_head.weight", vocabulary, width)?))
         };
-        let penalty = |at: usize| if (at / 8) >> (at % 8) & 1 == 1 { 0.0 } else { PENALTY };
-        let penalties: Vec<f32> = (0..256 * 8).map(penalty).collect();
-        let penalties = w.made("penalties of bits", WeightLayout::Table, &penalties, &[256, 8])?;
-        Ok(Self { embed_tokens, model: Decoder::load(inner, shape.decoder, feed_forward)?, lm_head, penalties, shape })
+        Ok(Self { embed_tokens, model: Decoder::load(inner, shape.decoder, feed_forward)?, lm_head, shape })
     }
 
     /// Number of ids.
@@ -118,21 +110,6 @@ impl<O: Ops> LanguageModel<O> {
             Some(HandedRow::Entering(_)) | None => tapped,
         };
         (x, handed)
-    }
-
-    /// Number of bytes of a bit set of all ids.
-    pub fn mask_bytes(&self) -> usize {
-        self.vocabulary().div_ceil(8)
-    }
-
-    /// Holds the rows `at` of logits to ids: `bytes` has the bit sets of these rows, one byte an entry. Other rows stay.
-    pub fn hold(&self, ops: &O, logits: O::T, at: &O::Index, bytes: &O::Index) -> O::T {
-        let columns = self.mask_bytes() * 8;
-        let penalties = ops.reshape(ops.embed_at(&self.penalties, bytes), columns);
-        let penalties =
-            if columns == self.vocabulary() { penalties } else { ops.narrow(&penalties, 0, self.vocabulary()) };
-        let held = ops.add(ops.gather_at(&logits, at), &penalties);
-        ops.scatter_at(logits, at, &held)
     }
 
     /// Computes logits of the rows `at`.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use repartee_engine_api::{Role, Sampling};
 use repartee_forms::{Mask, Matcher};
 use repartee_kernels::row_spec::{SampleSection, SpecSection};
+use repartee_kernels::shapes::held_words;
 use repartee_kernels::{NO_ID, NO_ROW, Ops, RowSpec, SpecLayout, StepOutputs};
 
 use super::autoregressive::{
@@ -125,7 +126,7 @@ pub struct ThinkerSections {
     /// For each row, the destination of its hidden row.
     hidden: SpecSection,
     params: SampleSection,
-    /// Rows of logits that are held to a form, and the bytes of the bit sets of their ids.
+    /// Rows of logits that are held to a form, and the bit sets of their ids.
     held_at: SpecSection,
     held: SpecSection,
 }
@@ -223,7 +224,7 @@ impl<O: Device> CausalLm<O> for ThinkerLm<O> {
             hidden: layout.list(if self.hidden.is_some() { shape.rows } else { 0 }),
             params: layout.samples(shape.sampled),
             held_at: layout.list(shape.held),
-            held: layout.list(shape.held * self.part.thinker.mask_bytes()),
+            held: layout.list(shape.held * held_words(self.part.thinker.vocabulary())),
         }
     }
 
@@ -251,8 +252,8 @@ impl<O: Device> CausalLm<O> for ThinkerLm<O> {
         spec.set_samples(sections.params, params);
         let held = || step.samplers.iter().enumerate().filter_map(|(at, row)| Some((at as u32, row.held?)));
         spec.set_each(sections.held_at, held().map(|(at, _)| at));
-        let bytes = self.part.thinker.mask_bytes();
-        spec.set_each(sections.held, held().flat_map(|(_, mask)| mask.bytes().take(bytes).map(u32::from)));
+        let words = held_words(self.part.thinker.vocabulary());
+        spec.set_each(sections.held, held().flat_map(|(_, mask)| mask.words().take(words)));
     }
 
     fn forward(&mut self, ops: &O, sections: &ThinkerSections, step: StepContext<'_, O>, outputs: &mut StepOutputs<O>) {
@@ -270,7 +271,7 @@ impl<O: Device> CausalLm<O> for ThinkerLm<O> {
         if let Some(last) = last {
             let mut logits = self.part.thinker.logits(ops, &x, last);
             if sections.held_at.capacity() > 0 {
-                logits = self.part.thinker.hold(ops, logits, &index(sections.held_at), &index(sections.held));
+                logits = ops.hold_at(logits, &index(sections.held_at), &index(sections.held));
             }
             outputs.ids.push(ops.sample_at(
                 &logits,

@@ -163,6 +163,14 @@ impl<O: Replayable> Ops for ReplayOps<O> {
         })
     }
 
+    fn hold_at(&self, x: RecordedTensor<O>, at: &RecordedList, bits: &RecordedList) -> RecordedTensor<O> {
+        let (x, at, bits) = (x.give(), at.number, bits.number);
+        self.tensor_of(move |ops, values| {
+            let x = values.take(x);
+            ops.hold_at(x, values.index(at), values.index(bits))
+        })
+    }
+
     fn embed_at(&self, table: &Arc<O::Weight>, ids: &RecordedList) -> RecordedTensor<O> {
         let (table, ids) = (Arc::clone(table), ids.number);
         self.tensor_of(move |ops, values| ops.embed_at(&table, values.index(ids)))

@@ -22,6 +22,17 @@ pub const KERNELS: &[Kernel] = &[
         ],
     },
     Kernel {
+        name: "hold_rows_f32",
+        file: "rows.cu",
+        check: hold,
+        planted: &[
+            ("to == NO_ROW || bits[", "bits["),
+            ("(size_t)row * words + column / 32", "(size_t)to * words + column / 32"),
+            (">> column % 32 & 1", ">> column / 32 & 1"),
+            ("x[(size_t)to * columns + column] += penalty", "x[(size_t)row * columns + column] += penalty"),
+        ],
+    },
+    Kernel {
         name: "scatter_rows_f32",
         file: "rows.cu",
         check: scatter,
@@ -104,6 +115,27 @@ fn scatter(ptx: &str) -> TwinResult {
         to[row as usize * COLUMNS..][..COLUMNS].copy_from_slice(from);
     }
     Ok(compare(&device.read_f32s(params[2], to.len())?, exact(&to)))
+}
+
+fn hold(ptx: &str) -> TwinResult {
+    let (mut device, columns, words, penalty) = (Device::load(ptx), 70, 3, -1e30_f32);
+    let mut x = numbers(1, ROWS * columns);
+    let bits: Vec<u32> = (1..=(AT.len() * words) as u32).map(|at| at.wrapping_mul(0x9e37_79b9)).collect();
+    let count = AT.len() * columns;
+    let numbers = [u64::from(penalty.to_bits()), columns as u64, words as u64, count as u64];
+    let [penalty_bits, columns_word, words_word, count_word] = numbers;
+    let places = [device.u32s(&bits), device.u32s(&AT), device.f32s(&x)];
+    let [bits_at, at, x_at] = places;
+    let params = [bits_at, at, x_at, penalty_bits, columns_word, words_word, count_word];
+    each(&mut device, "hold_rows_f32", count, &params)?;
+    for (place, row) in AT.into_iter().enumerate().filter(|(_, row)| *row != NO_ROW) {
+        for (column, number) in x[row as usize * columns..][..columns].iter_mut().enumerate() {
+            if bits[place * words + column / 32] >> (column % 32) & 1 == 0 {
+                *number += penalty;
+            }
+        }
+    }
+    Ok(compare(&device.read_f32s(params[2], x.len())?, exact(&x)))
 }
 
 fn narrow(ptx: &str) -> TwinResult {
