@@ -53,6 +53,9 @@ pub struct EngineConfig {
     pub kv_cache: KvCacheFormat,
     /// Number of computing threads; unset for one on each physical core, at most 8.
     pub threads: Option<usize>,
+    /// Number of tick loops, which share the sessions, the threads and the cache: a session stays on one. They keep the
+    /// weights once. Only the processor has more than one.
+    pub loops: usize,
     /// True if sessions run by deadline; false for first come, first served, for comparison.
     pub deadlines: bool,
     /// Timeouts of sessions and responses.
@@ -112,6 +115,7 @@ impl Default for EngineConfig {
             weights: WeightPolicy::default(),
             kv_cache: KvCacheFormat::default(),
             threads: None,
+            loops: 1,
             deadlines: true,
             timeouts: Timeouts::default(),
             spoken_text: SpokenTextConfig::default(),
@@ -141,6 +145,9 @@ const MOST_ROWS: usize = 65_536;
 
 /// Default upper bound of threads: a call is small.
 const MOST_DEFAULT_THREADS: usize = 8;
+
+/// Upper bound of tick loops.
+const MOST_LOOPS: usize = 64;
 
 /// Number of physical cores that this process may use; hyper-threads count once where the system reports them.
 fn physical_cores() -> usize {
@@ -179,6 +186,7 @@ impl EngineConfig {
         within("cache_mib", self.cache_mib, 1, 1 << 24)?;
         within("session_tokens", self.session_tokens, 64, 1 << 24)?;
         within("threads", self.threads(), 1, 256)?;
+        within("loops", self.loops, 1, MOST_LOOPS.min(self.sessions))?;
         let Timeouts { unread_s, stage_s, speculation_s } = self.timeouts;
         for (field, value) in [("unread_s", unread_s), ("stage_s", stage_s), ("speculation_s", speculation_s)] {
             within(&format!("timeouts.{field}"), value as usize, 1, 86_400)?;
@@ -240,6 +248,21 @@ impl EngineConfig {
     /// Number of computing threads.
     pub fn threads(&self) -> usize {
         self.threads.unwrap_or_else(|| physical_cores().min(MOST_DEFAULT_THREADS))
+    }
+
+    /// Settings of one of the tick loops: its share of the sessions, the cache and the threads.
+    pub fn of_loop(&self, number: usize) -> Self {
+        let loops = self.loops.max(1);
+        // The first ones have what is left over.
+        let share = |all: usize| (all + loops - 1 - number.min(loops - 1)) / loops;
+        Self {
+            sessions: share(self.sessions),
+            // A session finds a slot in its own loop alone.
+            out_of_band: self.out_of_band.div_ceil(loops),
+            cache_mib: (self.cache_mib / loops).max(1),
+            threads: Some((self.threads() / loops).max(1)),
+            ..self.clone()
+        }
     }
 
     /// Scheduling order of the sessions.

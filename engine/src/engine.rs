@@ -1,31 +1,25 @@
-//! Starts the engine thread and opens sessions on it.
+//! Starts the engine's tick loops and opens sessions on them.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 
 use repartee_engine_api::{
-    Command, EngineLoad, EnrolError, Event, ModelInfo, OpenError, Recording, Respond, Role, SessionHandle, SessionPeer,
-    SpeechEngine, StageWork, Tenant, Transcribe, WakeSignal, link,
+    Command, EngineLoad, EnrolError, Event, ModelInfo, OpenError, Recording, Respond, Role, SessionHandle,
+    SpeechEngine, StageWork, Tenant, Transcribe, WakeSignal,
 };
+use repartee_kernels::cpu::SharedWeights;
 use thiserror::Error;
 
 use crate::cascade::parts::CascadeParts;
 use crate::cascade::remote_model::{Rehearsal, RemoteModel};
 use crate::checkpoint::{Checkpoint, CheckpointError, Source};
 use crate::config::{ConfigError, EngineConfig};
-use crate::model::{Codec, Hearing, Model};
+use crate::model::Model;
+use crate::model_info::model_info;
 use crate::models;
 use crate::models::load_error::LoadError;
 use crate::progress::{StartProgress, StartStage};
-use crate::scheduler::{Gauges, Scheduler};
-use crate::stage::EdgeKind;
-use crate::voices::VoiceRegistry;
-
-/// [`ModelInfo::input_rate`] of a model without audio input, in Hz.
-const NOMINAL_RATE: u32 = 16_000;
-/// [`ModelInfo::output_rate`] and [`ModelInfo::frame`] of a model without audio output.
-const NOMINAL_CODEC: Codec = Codec { sample_rate: 24_000, frame_samples: (1920, 1) };
+use crate::tick_loop::{Refusal, TickLoop};
 
 /// Error of an engine's start.
 #[derive(Debug, Error)]
@@ -53,6 +47,7 @@ impl From<CheckpointError> for StartError {
 /// Opens the checkpoints of a cascade; `progress` is told what part of all weights was read.
 fn open_parts<F: Fn(StartProgress) + Send + Sync + 'static>(
     parts: CascadeParts<Source>,
+    loops: usize,
     progress: &Arc<F>,
 ) -> Result<CascadeParts<Checkpoint>, StartError> {
     let parts = parts.try_map(Checkpoint::open)?;
@@ -62,26 +57,39 @@ fn open_parts<F: Fn(StartProgress) + Send + Sync + 'static>(
     Ok(parts.map(|checkpoint| {
         let (told, read, share) = (progress.clone(), read.clone(), checkpoint.weight_bytes() as f32 / whole);
         let before = Mutex::new(0.0);
-        checkpoint.on_read(move |fraction| {
-            let mut before = before.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut read = read.lock().unwrap_or_else(PoisonError::into_inner);
-            *read += (fraction - std::mem::replace(&mut *before, fraction)) * share;
-            told(StartProgress { stage: StartStage::Weights, fraction: *read });
-        })
+        checkpoint
+            .on_read(move |fraction| {
+                let mut before = before.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut read = read.lock().unwrap_or_else(PoisonError::into_inner);
+                *read += (fraction - std::mem::replace(&mut *before, fraction)) * share;
+                told(StartProgress { stage: StartStage::Weights, fraction: *read });
+            })
+            .read_times(loops)
     }))
 }
 
-/// A running engine. Dropping it ends all sessions and joins its thread.
+/// Model of a tick loop, with the signal that wakes it.
+type LoopModel = (Model, (WakeSignal, flume::Receiver<()>));
+
+/// Loads the model of each tick loop, with the loop's settings and signal. On the processor they share their weights.
+fn load_loops(
+    config: &EngineConfig,
+    load: impl Fn(&EngineConfig, Option<&SharedWeights>, &WakeSignal) -> Result<Model, LoadError>,
+) -> Result<Vec<LoopModel>, LoadError> {
+    let shared = (config.loops > 1).then(SharedWeights::default);
+    let one = |number| {
+        let signal = WakeSignal::new();
+        Ok((load(&config.of_loop(number), shared.as_ref(), &signal.0)?, signal))
+    };
+    (0..config.loops).map(one).collect()
+}
+
+/// A running engine. Dropping it ends all sessions and joins its threads.
 #[derive(Debug)]
 pub struct Engine {
     info: ModelInfo,
-    slots: usize,
-    voices: Arc<VoiceRegistry>,
-    gauges: Arc<Gauges>,
-    /// Queue of new sessions; `None` only while dropping.
-    arrivals: Option<flume::Sender<SessionPeer>>,
-    wake: WakeSignal,
-    thread: Option<JoinHandle<()>>,
+    /// Tick loops; a session stays on one.
+    loops: Vec<TickLoop>,
 }
 
 impl Engine {
@@ -101,9 +109,9 @@ impl Engine {
         let progress = Arc::new(progress);
         let told = progress.clone();
         let read = move |fraction| told(StartProgress { stage: StartStage::Weights, fraction });
-        let checkpoint = Checkpoint::open(source)?.on_read(read);
-        let model = models::load_model(&checkpoint, config)?;
-        Self::run((checkpoint.name(), ""), model, config, &*progress, WakeSignal::new())
+        let checkpoint = Checkpoint::open(source)?.on_read(read).read_times(config.loops);
+        let models = load_loops(config, |config, shared, _| models::load_model_sharing(&checkpoint, config, shared))?;
+        Self::run((checkpoint.name(), ""), models, config, &*progress)
     }
 
     /// Loads the parts of a cascade, as [`Engine::start_with_progress`] does one model. The cascade has the language
@@ -116,15 +124,18 @@ impl Engine {
         config.check()?;
         progress(StartProgress::BEGIN);
         let progress = Arc::new(progress);
-        let parts = open_parts(parts, &progress)?;
+        let parts = open_parts(parts, config.loops, &progress)?;
         let is_spoken = parts.think.is_some() && parts.speak.is_some();
-        let mut model = models::load_cascade(parts.as_ref(), None, config)?;
-        if is_spoken {
-            model.answer_tokens = model.answer_tokens.min(config.spoken_answers.tokens);
-        }
+        let models = load_loops(config, |config, shared, _| {
+            let mut model = models::load_cascade(parts.as_ref(), None, config, shared)?;
+            if is_spoken {
+                model.answer_tokens = model.answer_tokens.min(config.spoken_answers.tokens);
+            }
+            Ok(model)
+        })?;
         let instructions = if is_spoken { &config.spoken_answers.instructions[..] } else { "" };
         let name = parts.main().map_or("cascade", Checkpoint::name);
-        Self::run((name, instructions), model, config, &*progress, WakeSignal::new())
+        Self::run((name, instructions), models, config, &*progress)
     }
 
     /// Starts a cascade whose language model is behind a server; of `parts` the others. Without a voice its text is the
@@ -138,81 +149,61 @@ impl Engine {
         config.check()?;
         progress(StartProgress::BEGIN);
         let progress = Arc::new(progress);
-        let parts = open_parts(parts, &progress)?;
-        let (wake, woken) = WakeSignal::new();
+        let parts = open_parts(parts, config.loops, &progress)?;
         let rehearsal = Rehearsal::new(think.thinker);
         let (name, fallback) = (think.name.clone(), think.fallback);
         let think = RemoteModel { name: think.name, thinker: rehearsal.clone(), fallback };
-        let model = models::load_cascade(parts.as_ref(), Some((think, wake.clone())), config)?;
+        let models = load_loops(config, |config, shared, wake| {
+            models::load_cascade(parts.as_ref(), Some((think.clone(), wake.clone())), config, shared)
+        })?;
         let instructions = if parts.speak.is_some() { &config.spoken_answers.instructions[..] } else { "" };
-        let engine = Self::run((&name, instructions), model, config, &*progress, (wake, woken))?;
+        let engine = Self::run((&name, instructions), models, config, &*progress)?;
         rehearsal.end();
         Ok(engine)
     }
 
-    /// Starts the thread of a loaded model, which the signal wakes, and warms it up. The texts are the model's name and its
-    /// default instructions.
+    /// Starts the threads of a model's loops and warms them up. The texts are the model's name and its default instructions.
     fn run(
         (name, instructions): (&str, &str),
-        model: Model,
+        models: Vec<LoopModel>,
         config: &EngineConfig,
         progress: &dyn Fn(StartProgress),
-        (wake, woken): (WakeSignal, flume::Receiver<()>),
     ) -> Result<Self, StartError> {
         progress(StartProgress { stage: StartStage::WarmUp, fraction: 1.0 });
-        let slots = model.slots.sessions;
-        let voices = model.voices.names();
-        let codec = model.codec.unwrap_or(NOMINAL_CODEC);
-        let most_frames = model.stages.iter().filter_map(|stage| stage.most_frames()).min();
-        let longest = |frames: usize| codec.frame().saturating_mul(u32::try_from(frames).unwrap_or(u32::MAX));
-        let info = ModelInfo {
-            name: name.to_owned(),
-            default_voice: voices.first().cloned().unwrap_or_default(),
-            voices,
-            input_rate: model.hearing.as_ref().map_or(NOMINAL_RATE, Hearing::rate),
-            output_rate: codec.sample_rate,
-            frame: codec.frame(),
-            context_tokens: model.slots.context as u32,
-            audio_input: model.hearing.is_some(),
-            hears_text: matches!(model.hearing, Some(Hearing::Text(_))),
-            answers: model.answers(),
-            audio_output: model.codec.is_some(),
-            tools: model.template.tools().is_some(),
-            answer_forms: model.template.holds_forms()
-                || model.stages.first().is_some_and(|stage| stage.form_ids().is_some()),
-            transcribes: model.transcribes(config.transcribes),
-            hearing: model.hearing_info(config.translates),
-            given_text: model.codec.is_some() && model.template.streamed(&[]).is_some(),
-            reads_messages: model.codec.and(model.template.given_text_instructions()),
-            reads_only: model.stages.first().is_some_and(|stage| !stage.writes()),
-            // In a cascade the text has the limit of a response's tokens.
-            reads_clauses: model.stages.first().is_some_and(|stage| stage.output_kind() == EdgeKind::Clauses),
-            whole_texts: !model.tokenizer.encodes_pieces(),
-            spoken_text: model.stages.iter().find_map(|stage| stage.spoken_text()).cloned(),
-            speech_limit: most_frames.map(longest),
-            instructions: instructions.to_owned(),
-            recording_rate: model.voices.recording_rate(),
+        let infos = models.iter().map(|(model, _)| model_info((name, instructions), model, config));
+        // The loops' shares of the cache are alike, but for a session.
+        let context = |one: ModelInfo, other: ModelInfo| ModelInfo {
+            context_tokens: one.context_tokens.min(other.context_tokens),
+            ..one
         };
-        let gauges = Arc::new(Gauges::default());
-        let (arrivals, arriving) = flume::bounded(slots);
-        let mut scheduler = Scheduler::new(model, config, arriving, Arc::clone(&gauges));
-        scheduler.read_forms_on_thread(wake.clone());
-        let voices = scheduler.voices();
-        let thread = std::thread::Builder::new().name("engine".to_owned()).spawn(move || scheduler.run(&woken))?;
-        let engine = Self { info, slots, voices, gauges, arrivals: Some(arrivals), wake, thread: Some(thread) };
-        engine.warm_up()?;
+        let info = infos.reduce(context).ok_or_else(|| StartError::WarmUp("it has no loop".to_owned()))?;
+        let start = |(number, (model, signal)): (usize, LoopModel)| {
+            let name = if config.loops > 1 { format!("engine-{number}") } else { "engine".to_owned() };
+            TickLoop::start(name, model, &config.of_loop(number), signal)
+        };
+        let loops = models.into_iter().enumerate().map(start).collect::<Result<_, _>>()?;
+        let engine = Self { info, loops };
+        for one in &engine.loops {
+            engine.warm_up(one)?;
+        }
         Ok(engine)
     }
 
     /// Resources that sessions hold (cache blocks and more), counted when the engine was last idle; 0 without sessions.
     pub fn held(&self) -> usize {
-        self.gauges.held.load(Ordering::Acquire)
+        self.loops.iter().map(|one| one.gauges.held.load(Ordering::Acquire)).sum()
     }
 
-    /// Runs one short response through every stage, so that code and weights are in memory for the first caller.
-    fn warm_up(&self) -> Result<(), StartError> {
+    /// Number of session slots.
+    fn slots(&self) -> usize {
+        self.loops.iter().map(|one| one.slots).sum()
+    }
+
+    /// Runs one short response through every stage of a loop, so that code and weights are in memory for the first caller.
+    fn warm_up(&self, tick_loop: &TickLoop) -> Result<(), StartError> {
         let failed = |error: &dyn std::fmt::Display| StartError::WarmUp(error.to_string());
-        let session = self.open().map_err(|error| failed(&error))?;
+        let opened = tick_loop.open_for(&Tenant::default());
+        let session = opened.map_err(|refusal| failed(&refusal.error(tick_loop.slots)))?;
         let request = match self.info.answers {
             true => {
                 let audio = self.info.audio_output;
@@ -255,58 +246,59 @@ impl SpeechEngine for Engine {
     }
 
     fn open_for(&self, tenant: &Tenant) -> Result<SessionHandle, OpenError> {
-        let arrivals = self.arrivals.as_ref().ok_or(OpenError::Stopped)?;
-        let taken =
-            self.gauges.open.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n < self.slots).then_some(n + 1));
-        if taken.is_err() {
-            return Err(OpenError::Full { slots: self.slots });
+        // The freest loop first. Another caller may take its last slot meanwhile.
+        let mut loops: Vec<&TickLoop> = self.loops.iter().collect();
+        loops.sort_by_key(|one| one.slots.saturating_sub(one.open_sessions()));
+        let mut refusal = Refusal::Full;
+        for one in loops.into_iter().rev() {
+            match one.open_for(tenant) {
+                Ok(session) => return Ok(session),
+                Err(new) => refusal = new,
+            }
         }
-        let (session, mut peer) = link(self.wake.clone());
-        peer.tenant = tenant.clone();
-        if arrivals.try_send(peer).is_err() {
-            self.gauges.open.fetch_sub(1, Ordering::AcqRel);
-            return Err(OpenError::Stopped);
-        }
-        self.wake.signal();
-        Ok(session)
+        Err(refusal.error(self.slots()))
     }
 
     fn voices(&self) -> Vec<String> {
-        self.voices.names().to_vec()
+        self.loops.first().map(|one| one.voices.names().to_vec()).unwrap_or_default()
     }
 
     fn enrol(&self, name: &str, recording: &Recording) -> Result<(), EnrolError> {
-        self.voices.enrol(name, recording)
+        for (at, one) in self.loops.iter().enumerate() {
+            if let Err(error) = one.voices.enrol(name, recording) {
+                // All loops have a voice or none.
+                self.loops[..at].iter().for_each(|one| _ = one.voices.remove_voice(name));
+                return Err(error);
+            }
+        }
+        Ok(())
     }
 
     fn remove_voice(&self, name: &str) -> bool {
-        self.voices.remove_voice(name)
+        self.loops.iter().filter(|one| one.voices.remove_voice(name)).count() > 0
     }
 
     fn occupancy(&self) -> (usize, usize) {
-        (self.gauges.open.load(Ordering::Acquire), self.slots)
+        (self.loops.iter().map(TickLoop::open_sessions).sum(), self.slots())
     }
 
     fn work(&self) -> Vec<StageWork> {
-        self.gauges.work()
+        let mut loops = self.loops.iter().map(|one| one.gauges.work());
+        let mut all = loops.next().unwrap_or_default();
+        for work in loops {
+            all.iter_mut().zip(&work).for_each(|(all, more)| all.add(more));
+        }
+        all
     }
 
     fn load(&self) -> EngineLoad {
-        self.gauges.load()
+        let mut loops = self.loops.iter().map(|one| one.gauges.load());
+        let mut all = loops.next().unwrap_or_default();
+        loops.for_each(|load| all.add(&load));
+        all
     }
 
     fn ready(&self) -> bool {
-        self.gauges.ready.load(Ordering::Acquire) && self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
-    }
-}
-
-impl Drop for Engine {
-    fn drop(&mut self) {
-        drop(self.arrivals.take());
-        self.wake.signal();
-        if let Some(thread) = self.thread.take() {
-            // The loop reported its own panic when it happened.
-            let _ = thread.join();
-        }
+        self.loops.iter().all(TickLoop::is_ready)
     }
 }

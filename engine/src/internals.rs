@@ -21,7 +21,7 @@ pub use crate::models::parts::{
     audio_encoder, autoregressive, clause_reader, conformer, decoder, depth, flow_matching, given_text_stage,
     interleaved, jinja_template, language_model, pipeline, slot_rows, thinker_stage, vocoder, weights,
 };
-pub use crate::models::{load_model, worker_pool};
+pub use crate::models::{load_model, load_model_sharing, worker_pool};
 pub use crate::recogniser::{HearingOptions, Hypothesis, HypothesisOutbox, Recogniser};
 pub use crate::scheduler::{Gauges, Scheduler, Tick, Times};
 pub use crate::sequence::BlockPool;

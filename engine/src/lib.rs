@@ -1,10 +1,12 @@
 //! Speech engine of Repartee: sessions, sub-requests, continuous batching and model families.
 //!
-//! Uses no network and no async runtime: one thread owns the device and the models, callers hold a
-//! [`repartee_engine_api::SessionHandle`]. [`Engine`] is the entry point, [`EngineConfig`] its settings.
+//! Uses no network and no async runtime: one thread owns the device and the models (on the processor a few threads may, each with a
+//! share of the sessions), callers hold a [`repartee_engine_api::SessionHandle`]. [`Engine`] is the entry point, [`EngineConfig`] its settings.
 //!
-//! The engine thread:
-//! - `engine`: starts the thread and opens sessions
+//! The engine:
+//! - `engine`: loads the models, starts the tick loops and opens sessions
+//! - `tick_loop`: one loop with its thread
+//! - `model_info`: facts of a loaded model for callers
 //! - `scheduler`: the tick loop, which depends on the stage interface alone
 //! - `answer_forms`: forms that answers are held to
 //! - `deadline`: the planner of ticks
@@ -49,6 +51,7 @@ mod held_form;
 pub mod internals;
 pub mod measure;
 mod model;
+mod model_info;
 mod models;
 mod progress;
 mod recogniser;
@@ -60,6 +63,7 @@ mod spoken_text;
 mod stage;
 pub mod summary;
 mod text;
+mod tick_loop;
 mod turn_model;
 mod voices;
 mod weight_policy;

@@ -382,23 +382,21 @@ mod tests {
         let mut work = StageWork { stage: "any", steps: 2, rows: 5, busy: Duration::from_millis(500), ..cache };
         let within = |short, long| vec![(Duration::from_millis(1), short), (Duration::from_millis(200), long)];
         let mut load = EngineLoad {
-            running_tick: Duration::ZERO,
             ticks: 4,
             tick_time: Duration::from_millis(250),
-            due_time: Duration::ZERO,
             ticks_within: within(1, 2),
             queues: vec![("commands", 3)],
+            ..EngineLoad::default()
         };
         metrics.set_engine(&[work], &load);
         work = StageWork { steps: 3, rows: 9, busy: Duration::from_millis(750), blocks: 1, ..work };
         (work.prompted, work.reused) = (20, 16);
         load = EngineLoad {
-            running_tick: Duration::ZERO,
             ticks: 5,
             tick_time: Duration::from_millis(500),
-            due_time: Duration::ZERO,
             ticks_within: within(1, 3),
             queues: vec![("commands", 1)],
+            ..EngineLoad::default()
         };
         metrics.set_engine(&[work], &load);
         metrics.set_engine(&[work], &load);

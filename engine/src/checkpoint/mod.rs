@@ -197,6 +197,14 @@ impl Checkpoint {
         Self { progress: Some(reading), ..self }
     }
 
+    /// Says that the weights are read `times` times, for [`Checkpoint::on_read`]. Layers of random weights count once.
+    pub fn read_times(mut self, times: usize) -> Self {
+        if let (Some(progress), None) = (&mut self.progress, self.drawing) {
+            progress.total *= times as u64;
+        }
+        self
+    }
+
     /// Opens the checkpoint in a subfolder of this one; some families keep parts there.
     pub fn part(&self, folder: &str) -> Result<Self, CheckpointError> {
         let files = self.files.below(folder)?;

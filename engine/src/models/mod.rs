@@ -37,8 +37,8 @@ pub mod whisper;
 use std::sync::Arc;
 
 use repartee_engine_api::WakeSignal;
-use repartee_kernels::cpu::Cpu;
 use repartee_kernels::cpu::pool::Pool;
+use repartee_kernels::cpu::{Cpu, SharedWeights};
 
 use self::family::{Family, claimed};
 use self::licence::{LicenceError, RestrictedLicence};
@@ -88,6 +88,24 @@ pub fn check_licences<'a>(
 
 /// Loads a checkpoint on the configured device, by the family that claims it.
 pub fn load_model(checkpoint: &Checkpoint, config: &EngineConfig) -> Result<Model, LoadError> {
+    load_model_sharing(checkpoint, config, None)
+}
+
+/// The processor as the settings say, with a pool; the weights that are equal to `shared` ones lie in their memory.
+fn processor(config: &EngineConfig, pool: Option<Arc<Pool>>, shared: Option<&SharedWeights>) -> Cpu {
+    let cpu = Cpu::default().with_kv(config.kv_cache.into()).on(pool);
+    match shared {
+        Some(shared) => cpu.sharing(shared.clone()),
+        None => cpu,
+    }
+}
+
+/// Loads a checkpoint as [`load_model`] does, for one of several tick loops if there are `shared` weights.
+pub fn load_model_sharing(
+    checkpoint: &Checkpoint,
+    config: &EngineConfig,
+    shared: Option<&SharedWeights>,
+) -> Result<Model, LoadError> {
     check_licences([checkpoint], &config.accept_licence)?;
     // The steps of a tick run in parallel on a pool, on any device.
     let pool = worker_pool(config.threads());
@@ -100,16 +118,17 @@ pub fn load_model(checkpoint: &Checkpoint, config: &EngineConfig) -> Result<Mode
         }
         #[cfg(not(feature = "cuda"))]
         Some(device) => match device {},
-        None => load_on(Cpu::default().with_kv(config.kv_cache.into()).on(pool.clone()), pool, checkpoint, config),
+        None => load_on(processor(config, pool.clone(), shared), pool, checkpoint, config),
     }
 }
 
 /// Loads the checkpoints of a cascade as one model on the configured device. `remote` is a language model behind a server,
-/// in place of a checkpoint, and the signal for its text.
+/// in place of a checkpoint, and the signal for its text; `shared` has the weights of other tick loops.
 pub fn load_cascade(
     parts: CascadeParts<&Checkpoint>,
     remote: Option<(RemoteModel, WakeSignal)>,
     config: &EngineConfig,
+    shared: Option<&SharedWeights>,
 ) -> Result<Model, LoadError> {
     check_licences(parts.iter().copied(), &config.accept_licence)?;
     let pool = worker_pool(config.threads());
@@ -131,7 +150,7 @@ pub fn load_cascade(
         #[cfg(not(feature = "cuda"))]
         Some(device) => match device {},
         None => {
-            let cpu = Cpu::default().with_kv(config.kv_cache.into()).on(pool.clone());
+            let cpu = processor(config, pool.clone(), shared);
             // Packing weights takes most of the start, and most of it one thread.
             let mut parts =
                 parts.map(|part| (part, cpu.clone())).try_map_at_once(|((checkpoint, (family, variant)), cpu)| {
@@ -204,6 +223,9 @@ mod cuda {
     pub fn check(device: &Cuda, config: &EngineConfig, weights: u64) -> Result<(), LoadError> {
         if config.kv_cache != KvCacheFormat::default() {
             return Err(ConfigError::new("kv_cache", "bf16", "a CUDA device has f32 alone").into());
+        }
+        if config.loops > 1 {
+            return Err(ConfigError::new("loops", config.loops, "a CUDA device has 1").into());
         }
         // Tenths of a bit per number, scales included.
         let least = match config.weights {

@@ -167,7 +167,9 @@ impl Gauges {
         };
         let due = if self.tick_due.load(Ordering::Relaxed) { running_tick } else { Duration::ZERO };
         EngineLoad {
+            loops: 1,
             running_tick,
+            running_time: running_tick,
             due_time: Duration::from_nanos(self.due_nanoseconds.load(Ordering::Relaxed)) + due,
             ticks_within: ticks_within.collect(),
             ticks: self.ticks.load(Ordering::Relaxed),

@@ -12,6 +12,7 @@ mod held_answers;
 mod history;
 mod idle_memory;
 mod launches;
+mod loops;
 mod other_family;
 mod panics;
 mod preamble;

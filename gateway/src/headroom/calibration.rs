@@ -84,7 +84,7 @@ impl Answers {
 /// if there are none.
 #[expect(clippy::disallowed_methods, reason = "events are polled on a thread that may block, for a second at most")]
 fn answers(engine: &dyn SpeechEngine, sessions: usize, end: Instant) -> Option<Answers> {
-    let (begin, before, processors) = (Instant::now(), engine.load().tick_time, own_time());
+    let (begin, before, processors) = (Instant::now(), engine.load().ticking(), own_time());
     let sessions: Vec<SessionHandle> = (0..sessions).map_while(|_| engine.open().ok()).collect();
     for session in &sessions {
         for command in question(engine) {
@@ -105,7 +105,7 @@ fn answers(engine: &dyn SpeechEngine, sessions: usize, end: Instant) -> Option<A
         }
     }
     let (processors, load) = (own_time().saturating_sub(processors), engine.load());
-    let ticks = (load.tick_time + load.running_tick).saturating_sub(before);
+    let ticks = load.ticking().saturating_sub(before);
     sessions.into_iter().for_each(SessionHandle::close);
     // The next ones find the engine idle.
     while engine.occupancy().0 > 0 && Instant::now() < end {

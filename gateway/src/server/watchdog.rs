@@ -130,7 +130,7 @@ struct LoadTotals {
 impl LoadTotals {
     fn of(load: &EngineLoad, played: &HeadroomMetrics, now: Instant) -> Self {
         let (frames, late_frames) = (played.frames.get(), played.late_frames.get());
-        let (ticks, due_ticks) = (load.tick_time + load.running_tick, load.due_time);
+        let (ticks, due_ticks) = (load.ticking(), load.due());
         Self { at: Some(now), ticks, due_ticks, frames, late_frames }
     }
 

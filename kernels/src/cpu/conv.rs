@@ -13,7 +13,7 @@ use super::integer_conv;
 use super::scratch::Scratch;
 use super::simd::{dispatch, multiply_add};
 use super::tensor::Tensor;
-use super::weight::Weight;
+use super::weight::{Weight, WeightData};
 use super::work_split::LEAST_PART;
 
 /// Causal convolution, full or depthwise. Rows of `x` outside all spans give zeros.
@@ -26,12 +26,12 @@ pub(super) fn conv1d(
     spans: impl Iterator<Item = StreamSpan>,
 ) -> Tensor {
     let bias = bias.vector();
-    let data = match weight {
-        Weight::Depthwise(taps) => depthwise(cpu, &x.data, taps, bias, tail, spans),
-        Weight::Conv1d { packed, dilation } => {
+    let data = match &**weight {
+        WeightData::Depthwise(taps) => depthwise(cpu, &x.data, taps, bias, tail, spans),
+        WeightData::Conv1d { packed, dilation } => {
             causal(cpu, x, std::slice::from_ref(packed), *dilation, bias, tail, spans)
         }
-        Weight::GroupedConv1d { groups, dilation } => causal(cpu, x, groups, *dilation, bias, tail, spans),
+        WeightData::GroupedConv1d { groups, dilation } => causal(cpu, x, groups, *dilation, bias, tail, spans),
         other => panic!("not a convolution: {}", other.kind()),
     };
     Tensor::new(data, bias.len())
@@ -154,7 +154,7 @@ pub(super) fn conv_transpose1d(
     tail: &mut ConvState,
     spans: impl Iterator<Item = StreamSpan>,
 ) -> Tensor {
-    let Weight::ConvTranspose1d { packed: weight, cut, .. } = weight else {
+    let WeightData::ConvTranspose1d { packed: weight, cut, .. } = &**weight else {
         panic!("not a transposed convolution: {}", weight.kind())
     };
     let (bias, channels) = (bias.vector(), x.columns);
@@ -242,12 +242,12 @@ fn some_rows(
     if rows.is_empty() {
         return;
     }
-    let (groups, dilation) = match weight {
-        Weight::IntegerConv1d { weight, taps, dilation } => {
+    let (groups, dilation) = match &**weight {
+        WeightData::IntegerConv1d { weight, taps, dilation } => {
             return integer_conv::some_rows(cpu, (x, channels), (weight, *taps, *dilation), bias, rows, out);
         }
-        Weight::Conv1d { packed, dilation } => (std::slice::from_ref(packed), dilation),
-        Weight::GroupedConv1d { groups, dilation } => (&groups[..], dilation),
+        WeightData::Conv1d { packed, dilation } => (std::slice::from_ref(packed), dilation),
+        WeightData::GroupedConv1d { groups, dilation } => (&groups[..], dilation),
         other => panic!("not a convolution: {}", other.kind()),
     };
     let (length, beside) = (x.len() / channels, groups[0].k * groups.len() / channels / 2 * dilation);

@@ -9,6 +9,7 @@ use super::kv_cache::KvFormat;
 use super::pool::Pool;
 use super::rotary::BatchBuffers;
 use super::scratch::Scratch;
+use super::shared_weights::SharedWeights;
 use super::simd::SimdLevel;
 use super::tensor::Tensor;
 use super::work::{Counters, ProductWork};
@@ -33,6 +34,8 @@ pub struct Cpu {
     pub(super) read_back: BufferPool<ReadBack>,
     /// Product counters; `None` by default, because shared counters slow the threads down.
     pub(super) counters: Option<Arc<Counters>>,
+    /// Weights of several models; `None` for one model.
+    pub(super) shared: Option<SharedWeights>,
 }
 
 impl Default for Cpu {
@@ -59,6 +62,7 @@ impl Cpu {
             outputs,
             read_back,
             counters: None,
+            shared: None,
         }
     }
 
@@ -72,6 +76,12 @@ impl Cpu {
     #[must_use]
     pub fn with_kv(self, kv: KvFormat) -> Self {
         Self { kv, ..self }
+    }
+
+    /// Keeps weights that are equal to those of other models in the memory of these.
+    #[must_use]
+    pub fn sharing(self, weights: SharedWeights) -> Self {
+        Self { shared: Some(weights), ..self }
     }
 
     /// Vector instructions in use.

@@ -2,7 +2,8 @@
 //!
 //! - `device`: settings, buffers and threads; `ops`: its operations, out of one file for each family: [`attention`], [`conv`], [`experts`],
 //!   [`math`], [`rotary`], [`sample`], `instance_norm`, `integer_conv`, `lstm`, `segment_snake`
-//! - `tensor`, `index`, `conv_state`, `kv_cache`, `weight`, `table`: what operations take; `arena`, `scratch`: reused buffers;
+//! - `tensor`, `index`, `conv_state`, `kv_cache`, `weight`, `table`: what operations take; `shared_weights`: those of several models;
+//!   `arena`, `scratch`: reused buffers;
 //!   `discard`: memory that goes back to the system; `huge_pages`: memory of weights
 //! - [`gemm`]: the matrix product of linear layers and convolutions, over `strided_rows` and weights in `panels`; `float_product`, [`integer`]:
 //!   its tiles; `product`, `work_split`, `output_ptr`: on several threads
@@ -45,6 +46,7 @@ pub mod rotary;
 pub mod sample;
 mod scratch;
 mod segment_snake;
+mod shared_weights;
 pub mod simd;
 mod strided_rows;
 mod table;
@@ -56,7 +58,8 @@ mod work_split;
 pub use device::Cpu;
 pub use index::CpuIndex;
 pub use kv_cache::KvFormat;
+pub use shared_weights::SharedWeights;
 pub use table::Table;
 pub use tensor::{CpuState, Tensor};
-pub use weight::Weight;
+pub use weight::{Weight, WeightData};
 pub use work::ProductWork;

@@ -11,7 +11,7 @@ use super::index::{CpuIndex, copy_rows, hold_rows, spread_rows};
 use super::kv_cache::KvCache;
 use super::rotary::CpuBatch;
 use super::tensor::{CpuState, Tensor};
-use super::weight::Weight;
+use super::weight::{Weight, WeightData};
 use super::{attention, conv, experts, instance_norm, lstm, math, sample, segment_snake};
 use crate::checked_parts::CheckedParts;
 use crate::ops::{Ops, StepFn};
@@ -31,7 +31,7 @@ impl Ops for Cpu {
 
     fn with_own_buffers(&self) -> Self {
         let fresh = Self::with_level(self.level).on(self.pool.clone()).with_kv(self.kv);
-        Self { counters: self.counters.clone(), ..fresh }
+        Self { counters: self.counters.clone(), shared: self.shared.clone(), ..fresh }
     }
 
     fn kv_number_bytes(&self) -> usize {
@@ -44,7 +44,7 @@ impl Ops for Cpu {
     }
 
     fn weight(&self, parts: &CheckedParts<'_>) -> Result<Weight, KernelError> {
-        Weight::new(self.pool.as_deref(), parts)
+        Weight::new(self.pool.as_deref(), parts, self.shared.as_ref())
     }
 
     fn state(&self, spec: StateSpec) -> CpuState {
@@ -219,7 +219,7 @@ impl Ops for Cpu {
         let weight = weight.packed();
         let mut data = self.arena.uninitialised(x.rows * weight.columns);
         let rows = StridedRows::dense(&x.data, weight.k);
-        self.multiply(rows, weight, bias.map(Weight::vector), &mut data);
+        self.multiply(rows, weight, bias.map(|bias| bias.vector()), &mut data);
         Tensor { rows: x.rows, columns: weight.columns, data }
     }
 
@@ -374,7 +374,7 @@ impl Ops for Cpu {
     }
 
     fn conv2d(&self, x: &Tensor, images: usize, height: usize, width: usize, weight: &Weight, bias: &Weight) -> Tensor {
-        let Weight::Conv2d { packed, stride } = weight else {
+        let WeightData::Conv2d { packed, stride } = &**weight else {
             panic!("not a convolution over two axes: {}", weight.kind())
         };
         let bias = bias.vector();

@@ -6,7 +6,7 @@ use super::quantised::QuantisedWeight;
 use super::simd::{LANES, Lanes};
 
 /// A weight `[columns, k]`, packed for the matrix product.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct PackedWeight {
     /// Output columns. Not public: products rely on the panels having this many.
     pub(super) columns: usize,
@@ -17,7 +17,7 @@ pub struct PackedWeight {
 
 /// Panels `[panel][k][LANES]`, the last padded with zeros. Few rows at a time are bound by memory, so bfloat16 numbers stay so and are
 /// widened, exactly, in registers.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) enum Panels {
     F32(Vec<Lane<f32>>),
     Bf16(Vec<Lane<u16>>),
@@ -26,7 +26,7 @@ pub(super) enum Panels {
 }
 
 /// Numbers of [`LANES`] columns, aligned so that those of bfloat16 never cross a cache line.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 #[repr(C, align(32))]
 pub(super) struct Lane<N>([N; LANES]);
 

@@ -45,17 +45,17 @@ pub const SUPER_GROUPS: usize = SUPER_BLOCK / GROUP;
 pub const STEPS: usize = GROUP / 8;
 
 /// One load of the kernels; aligned, so that no load crosses a cache line.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(align(64))]
 pub struct Line(pub [u8; 64]);
 
 /// Scales or minimums of a panel's columns; aligned, so that no load crosses a cache line.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(align(32))]
 struct ScaleLine([u16; LANES]);
 
 /// A quantised weight `[columns, k]`.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct QuantisedWeight {
     // Private: the kernels rely on the panels matching these sizes.
     bits: IntegerFormat,

@@ -211,7 +211,7 @@ pub(super) fn rows(
     mut output_mask: Option<&mut CpuState>,
     ids: &mut Vec<u32>,
 ) {
-    let allowed_mask = allowed_mask.map(Weight::vector);
+    let allowed_mask = allowed_mask.map(|mask| mask.vector());
     let scratch = &mut cpu.scratch.take().sample;
     let mut row = std::mem::take(&mut scratch.row);
     for (logits, params) in logits.data.chunks_exact(logits.columns).zip(params) {

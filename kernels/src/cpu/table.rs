@@ -7,7 +7,7 @@ use crate::part::RandomDraw;
 use crate::weight::DType;
 
 /// Entries of one width, stored as bfloat16, single precision or integers.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Table {
     /// Numbers in an entry.
     pub width: usize,
@@ -15,7 +15,7 @@ pub struct Table {
 }
 
 /// Numbers of all entries, `[entry][width]`.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 enum Numbers {
     F32(Vec<f32>),
     Bf16(Vec<u16>),
@@ -30,7 +30,7 @@ enum Numbers {
 }
 
 /// Entries of a [`PackedTensor`], in memory of their own.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 struct StoredEntries {
     shape: [usize; 2],
     packing: Packing,

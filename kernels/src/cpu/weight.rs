@@ -1,18 +1,46 @@
 //! Packing of weights for the processor.
 
+use std::ops::Deref;
+use std::sync::Arc;
+
 use super::gemm::PackedWeight;
 use super::groups::GROUP;
 use super::pool::Pool;
 use super::quantised::{IntegerFormat, NotFinite, QuantisedWeight};
+use super::shared_weights::SharedWeights;
 use super::table::Table;
 use crate::checked_parts::CheckedParts;
 use crate::packed::PackedTensor;
 use crate::part::{RandomTensor, WeightPart};
 use crate::weight::{DType, KernelError, RawTensor, WeightFormat, WeightLayout};
 
-/// A prepared weight, by layout.
+/// A prepared weight. Clones share its memory.
 #[derive(Debug, Clone)]
-pub enum Weight {
+pub struct Weight(Arc<WeightData>);
+
+impl Weight {
+    /// Packs a weight, as [`WeightData::new`] does; with `shared` an equal one of another model is taken in its place.
+    pub(super) fn new(
+        pool: Option<&Pool>,
+        checked: &CheckedParts<'_>,
+        shared: Option<&SharedWeights>,
+    ) -> Result<Self, KernelError> {
+        let data = Arc::new(WeightData::new(pool, checked)?);
+        Ok(Self(shared.map_or_else(|| data.clone(), |shared| shared.keep(data.clone()))))
+    }
+}
+
+impl Deref for Weight {
+    type Target = WeightData;
+
+    fn deref(&self) -> &WeightData {
+        &self.0
+    }
+}
+
+/// Numbers of a prepared weight, by layout.
+#[derive(Debug, PartialEq)]
+pub enum WeightData {
     /// Numbers of a [`WeightLayout::Vector`].
     Vector(Vec<f32>),
     /// Packed matrix of a [`WeightLayout::Linear`].
@@ -64,7 +92,7 @@ pub enum Weight {
     },
 }
 
-impl Weight {
+impl WeightData {
     /// Packs a weight; experts and stored integers on all threads of `pool`.
     pub(super) fn new(pool: Option<&Pool>, checked: &CheckedParts<'_>) -> Result<Self, KernelError> {
         let (layout, format, parts, shape) = (checked.layout(), checked.format(), checked.parts(), checked.shape());

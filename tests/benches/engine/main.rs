@@ -8,6 +8,7 @@
 //! - `floor`: stages against the physical floor
 //! - `held`: texts that are held to a form
 //! - `kernels`: sampling from a large vocabulary, regions of the thread pool
+//! - `loops`: 64 sessions on one tick loop with all threads, and on loops of one thread
 //! - `scale`: 64 sessions on one to all threads of the machine
 
 mod bed;
@@ -16,6 +17,7 @@ mod codec;
 mod floor;
 mod held;
 mod kernels;
+mod loops;
 mod scale;
 
 use anyhow::Result;
@@ -46,6 +48,7 @@ fn main() -> Result<()> {
     part("where an answer's time goes", &mut || callers::profile(&model))?;
     part("stages against the physical floor", &mut || floor::rows(&model))?;
     part("scale: 64 sessions on one to all threads", &mut || scale::rows(&model))?;
+    part("scale by tick loops", &mut || loops::rows(&model))?;
 
     part("operations of the device", &mut kernels::rows)?;
     part("texts held to a form", &mut held::rows)?;

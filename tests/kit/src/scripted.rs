@@ -180,7 +180,13 @@ impl SpeechEngine for ScriptedEngine {
     fn load(&self) -> EngineLoad {
         let busy_since = *self.busy_since.lock().unwrap_or_else(PoisonError::into_inner);
         let running_tick = busy_since.map(|since| since.elapsed()).unwrap_or_default();
-        EngineLoad { running_tick, due_time: running_tick, ..EngineLoad::default() }
+        EngineLoad {
+            loops: 1,
+            running_tick,
+            running_time: running_tick,
+            due_time: running_tick,
+            ..EngineLoad::default()
+        }
     }
 
     fn occupancy(&self) -> (usize, usize) {
