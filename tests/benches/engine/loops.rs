@@ -26,13 +26,13 @@ struct Answers {
     sound: f64,
 }
 
-/// Measures one loop with all threads of this machine and as many loops of one thread, in turns, with all sessions and with
-/// one; writes `target/report/loops.json`.
+/// Measures one loop with all threads of this machine, as many loops of one thread, and one loop of one thread, in turns, with
+/// all sessions and with one; writes `target/report/loops.json`.
 pub fn rows(model: &Path) -> Result<Vec<ReportRow>> {
     let threads = std::thread::available_parallelism()?.get();
-    let mut fastest = [(f64::INFINITY, f64::INFINITY, f64::INFINITY); 2];
+    let mut fastest = [(f64::INFINITY, f64::INFINITY, f64::INFINITY); 3];
     for _ in 0..REPEATS {
-        for (fastest, loops) in fastest.iter_mut().zip([1, threads]) {
+        for (fastest, (loops, threads)) in fastest.iter_mut().zip([(1, threads), (threads, threads), (1, 1)]) {
             let config = EngineConfig {
                 loops,
                 threads: Some(threads),
@@ -51,13 +51,16 @@ pub fn rows(model: &Path) -> Result<Vec<ReportRow>> {
             fastest.2 = fastest.2.min(1e3 * alone.first.first().context("there is a session")?.as_secs_f64());
         }
     }
-    let [one, several] = fastest;
+    let [one, several, thread] = fastest;
     let row = |name: &str, ours: f64, peer: f64, what: &str| {
         let note = format!("{what}, {threads} loops of one thread; peer: one loop of {threads} threads");
         ReportRow::lower_is_better(name, ours, peer, "ms", note)
     };
+    let sound = format!("for a second of sound, {SESSIONS} answers at once");
+    let of_thread = format!("{sound}, {threads} loops of one thread; peer: one loop of one thread");
     let rows = vec![
-        row("loops_sound", several.0, one.0, &format!("for a second of sound, {SESSIONS} answers at once")),
+        ReportRow::lower_is_better("loops_sound_vs_thread", several.0, thread.0, "ms", of_thread),
+        row("loops_sound", several.0, one.0, &sound),
         row("loops_first_sound", several.1, one.1, &format!("to the first sound of the last of {SESSIONS}")),
         row("loops_alone", several.2, one.2, "to the first sound of a caller alone"),
     ];
