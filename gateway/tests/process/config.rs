@@ -65,6 +65,8 @@ fn the_example_has_every_setting_with_its_default() {
     defaults.extend(stage.into_iter().map(|(name, value)| (format!("engine.stages.code2wav.{name}"), value)));
     // An option that only this stage of one family has.
     defaults.insert("engine.stages.code2wav.left_context".to_owned(), Value::Null);
+    // A list without addresses by default: the example gives one.
+    assert_eq!(defaults.insert("sip.listen".to_owned(), Value::Null), Some(Value::Array(Vec::new())));
     let names = |settings: &BTreeMap<String, Value>| settings.keys().cloned().collect::<BTreeSet<_>>();
     assert_eq!(names(&example), names(&defaults));
     for (path, default) in &defaults {
