@@ -5,7 +5,10 @@ use repartee_fuzz_targets::{Bounds, TARGETS, Target, seeds};
 use repartee_testkit::fuzz::fuzz;
 use std::hint::black_box;
 
+use super::alone;
+
 fn run_seeds(count: usize, seed: u64) {
+    let _alone = alone();
     for target in TARGETS {
         let seeds = seeds::read(target.name).unwrap();
         assert!(seeds.len() >= 3, "{} has {} seeds", target.name, seeds.len());
@@ -28,6 +31,7 @@ fn changed_seeds_of_fuzz_targets_stay_within_bounds() {
 #[test]
 #[should_panic(expected = "bytes of memory")]
 fn memory_above_the_bound_fails_a_target() {
+    let _alone = alone();
     let run = |input: &[u8]| drop(black_box(vec![0_u8; 10 * input.len()]));
     let bounds = Bounds { bytes: 1_000, bytes_per_byte: 8, ms: 60_000, us_per_byte: 0 };
     Target { name: "wasteful", run, bounds }.check(&[0; 1_000]);
@@ -36,6 +40,7 @@ fn memory_above_the_bound_fails_a_target() {
 #[test]
 #[should_panic(expected = "0ns are allowed")]
 fn time_above_the_bound_fails_a_target() {
+    let _alone = alone();
     let run = |input: &[u8]| drop(black_box(input.to_vec()));
     let bounds = Bounds { bytes: 1_000, bytes_per_byte: 8, ms: 0, us_per_byte: 0 };
     Target { name: "slow", run, bounds }.check_timed(&[]);
