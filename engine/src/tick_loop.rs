@@ -18,7 +18,7 @@ pub struct TickLoop {
     pub slots: usize,
     /// Voices of its model.
     pub voices: Arc<VoiceRegistry>,
-    /// Its gauges.
+    /// Counters and gauges that its thread writes.
     pub gauges: Arc<Gauges>,
     /// Queue of new sessions; `None` only while dropping.
     arrivals: Option<flume::Sender<SessionPeer>>,

@@ -44,7 +44,11 @@ impl Ops for Cpu {
     }
 
     fn weight(&self, parts: &CheckedParts<'_>) -> Result<Weight, KernelError> {
-        Weight::new(self.pool.as_deref(), parts, self.shared.as_ref())
+        let data = Arc::new(WeightData::new(self.pool.as_deref(), parts)?);
+        Ok(match &self.shared {
+            Some(shared) => shared.keep(data).into(),
+            None => data.into(),
+        })
     }
 
     fn state(&self, spec: StateSpec) -> CpuState {

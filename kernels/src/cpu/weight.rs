@@ -7,7 +7,6 @@ use super::gemm::PackedWeight;
 use super::groups::GROUP;
 use super::pool::Pool;
 use super::quantised::{IntegerFormat, NotFinite, QuantisedWeight};
-use super::shared_weights::SharedWeights;
 use super::table::Table;
 use crate::checked_parts::CheckedParts;
 use crate::packed::PackedTensor;
@@ -18,15 +17,9 @@ use crate::weight::{DType, KernelError, RawTensor, WeightFormat, WeightLayout};
 #[derive(Debug, Clone)]
 pub struct Weight(Arc<WeightData>);
 
-impl Weight {
-    /// Packs a weight, as [`WeightData::new`] does; with `shared` an equal one of another model is taken in its place.
-    pub(super) fn new(
-        pool: Option<&Pool>,
-        checked: &CheckedParts<'_>,
-        shared: Option<&SharedWeights>,
-    ) -> Result<Self, KernelError> {
-        let data = Arc::new(WeightData::new(pool, checked)?);
-        Ok(Self(shared.map_or_else(|| data.clone(), |shared| shared.keep(data.clone()))))
+impl From<Arc<WeightData>> for Weight {
+    fn from(data: Arc<WeightData>) -> Self {
+        Self(data)
     }
 }
 

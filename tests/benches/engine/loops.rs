@@ -16,7 +16,7 @@ const TOKENS: u32 = 24;
 /// Measurements of each number of loops, of which the fastest counts: others may disturb one.
 const REPEATS: usize = 3;
 
-/// What all sessions heard, and how long it took.
+/// Sound of all sessions, and its times.
 struct Answers {
     /// Time from the questions to the end of the last answer.
     took: Duration,
