@@ -19,7 +19,8 @@ pub use crate::models::family::FamilyVariant;
 pub use crate::models::parts::memory::{SlotBytes, fit_slots};
 pub use crate::models::parts::{
     audio_encoder, autoregressive, clause_reader, conformer, decoder, depth, flow_matching, given_text_stage,
-    interleaved, jinja_template, language_model, pipeline, slot_rows, thinker_stage, vocoder, weights,
+    interleaved, jinja_template, language_model, pipeline, slot_rows, step_layers, stream_stage, thinker_stage,
+    vocoder, weights,
 };
 pub use crate::models::{load_model, load_model_sharing, worker_pool};
 pub use crate::recogniser::{HearingOptions, Hypothesis, HypothesisOutbox, Recogniser};

@@ -7,6 +7,7 @@ mod cosyvoice3;
 mod covo_audio;
 mod depth;
 mod dynin_omni;
+mod flow_units;
 mod fun_audio_chat;
 mod gguf;
 mod kokoro;

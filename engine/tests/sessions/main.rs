@@ -4,6 +4,7 @@
 mod deadlines;
 mod edges;
 mod family;
+mod flow_ticks;
 mod generic;
 mod given_text;
 mod heard_outcomes;

@@ -51,6 +51,7 @@ pub mod speech_codec;
 pub mod speech_lm;
 pub mod speech_order;
 pub mod speech_tokenizer;
+pub mod step_layers;
 pub mod stream_stage;
 pub mod talker;
 pub mod thinker_stage;

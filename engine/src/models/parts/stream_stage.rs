@@ -2,13 +2,18 @@
 //! output passes on. The stage queues, launches and collects; a [`StreamModel`] computes.
 //!
 //! Between launch and collection a slot may be freed or its response replaced. Its piece is then dropped.
+//!
+//! A piece whose step takes long is computed by itself, in units of some layers ([`StepLayers`]), so that others wait for no more
+//! than one. Between two units its numbers are on the host.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use repartee_engine_api::SessionError;
 use repartee_kernels::{Ops, ReadBack, RowSpec, SpecLayout, StepKey};
 
 use super::slot_streams::SlotStreams;
+use super::step_layers::StepLayers;
 use crate::device::Device;
 use crate::stage::{BatchEntry, EdgeKind, Outbox, ResponseParams, RowKind, RunnableRows, Stage, StageEnd, StageItem};
 
@@ -63,6 +68,21 @@ pub trait StreamModel<O: Ops>: Send {
     fn fill(&self, spec: &mut RowSpec, sections: &Self::Sections, pieces: &[Self::Piece]);
     /// Computes the numbers of all pieces, one after the other.
     fn forward(&mut self, ops: &O, spec: &O::Spec, sections: &Self::Sections) -> O::T;
+    /// Layers of a step, between which others may run; `None` if its steps are short.
+    fn layers(&self) -> Option<StepLayers> {
+        None
+    }
+    /// Computes some of [`Self::layers`] on `x`, the rows of the layers before. The first layers have none, and the last ones give
+    /// the numbers of the pieces.
+    fn forward_layers(
+        &mut self,
+        ops: &O,
+        (spec, sections): (&O::Spec, &Self::Sections),
+        _layers: Range<usize>,
+        _x: Option<O::T>,
+    ) -> O::T {
+        self.forward(ops, spec, sections)
+    }
     /// Returns the items that a piece and its numbers make; `None` if a number is not finite.
     fn items(&self, stream: &mut Self::Stream, piece: Self::Piece, numbers: &[f32]) -> Option<Vec<StageItem>>;
     /// Returns the items after a stream's last piece.
@@ -76,17 +96,33 @@ pub struct StreamStage<O: Ops, M: StreamModel<O>> {
     name: &'static str,
     ops: O,
     model: M,
-    streams: SlotStreams<SlotStream<M::Stream>>,
-    launched: Option<Launched<O::Ticket, M::Piece>>,
+    streams: SlotStreams<SlotStream<M::Stream, M::Piece>>,
+    launched: Vec<Launched<O::Ticket, M::Piece>>,
     spec: RowSpec,
     back: ReadBack,
 }
 
-#[derive(Default)]
-struct SlotStream<S> {
+struct SlotStream<S, P> {
     own: S,
     /// End of the response, once no item follows.
     end: Option<StageEnd>,
+    /// Piece between two units.
+    unfinished: Option<UnfinishedPiece<P>>,
+}
+
+impl<S: Default, P> Default for SlotStream<S, P> {
+    fn default() -> Self {
+        Self { own: S::default(), end: None, unfinished: None }
+    }
+}
+
+/// A piece between two units of its step.
+struct UnfinishedPiece<P> {
+    piece: P,
+    /// Number of layers done.
+    layers: usize,
+    /// Rows after them; none before the first.
+    rows: Vec<f32>,
 }
 
 /// A step that the device computes.
@@ -95,13 +131,15 @@ struct Launched<T, P> {
     /// Slot of each piece, and its epoch at launch.
     slots: Vec<(usize, u64)>,
     pieces: Vec<P>,
+    /// Layers that are done after it, if others follow. It has one piece then.
+    layers: Option<usize>,
 }
 
 impl<O: Ops, M: StreamModel<O>> StreamStage<O, M> {
     /// Creates the stage for `slots` streams.
     pub fn new(name: &'static str, ops: O, model: M, slots: usize) -> Self {
         let streams = SlotStreams::new(slots);
-        Self { name, ops, model, streams, launched: None, spec: RowSpec::default(), back: ReadBack::default() }
+        Self { name, ops, model, streams, launched: Vec::new(), spec: RowSpec::default(), back: ReadBack::default() }
     }
 
     /// Launches a step over `pieces`, padded to `rows`.
@@ -117,12 +155,41 @@ impl<O: Ops, M: StreamModel<O>> StreamStage<O, M> {
         })
     }
 
+    /// Layers of the model, if a step over this piece is cut between them.
+    fn cut(&self, piece: &M::Piece) -> Option<StepLayers> {
+        self.model.layers().filter(|layers| layers.units(self.model.size(piece).0) > 1)
+    }
+
+    /// Launches the next layers of a piece.
+    fn compute_unit(&mut self, begun: &UnfinishedPiece<M::Piece>, layers: StepLayers) -> (O::Ticket, Range<usize>) {
+        let Self { ops, model, spec, .. } = self;
+        let rows = model.size(&begun.piece).0;
+        let range = begun.layers..layers.count.min(begun.layers + layers.in_unit(rows));
+        let padded = ops.bucket(rows);
+        let mut layout = SpecLayout::default();
+        let sections = model.layout(&mut layout, padded);
+        let x = (!begun.rows.is_empty()).then(|| layout.list(padded * layers.width));
+        layout.clear_spec(spec);
+        model.fill(spec, &sections, std::slice::from_ref(&begun.piece));
+        if let Some(x) = x {
+            spec.set_floats(x, &begun.rows);
+        }
+        // Variant 0 is the whole step.
+        let key = StepKey { stage: self.name, rows: padded, variant: 1 + range.start };
+        let ticket = ops.launch(key, spec, &mut |ops, spec, outputs| {
+            let x = x.map(|x| ops.floats(spec, x, layers.width));
+            outputs.rows.push(model.forward_layers(ops, (spec, &sections), range.clone(), x));
+        });
+        (ticket, range)
+    }
+
     /// Ends a slot's stream if it has ended and nothing of it is left, on the device either.
     fn end_if_empty(&mut self, slot: usize, out: &mut Outbox) {
         let piece = (slot, self.streams.epoch(slot));
-        let launched = self.launched.as_ref().is_some_and(|launched| launched.slots.contains(&piece));
+        let launched = self.launched.iter().any(|launched| launched.slots.contains(&piece));
         let stream = &mut self.streams[slot];
-        let Some(end) = stream.end.filter(|_| !launched && self.model.is_empty(&stream.own)) else { return };
+        let over = !launched && stream.unfinished.is_none() && self.model.is_empty(&stream.own);
+        let Some(end) = stream.end.filter(|_| over) else { return };
         let rest = self.model.rest(&mut stream.own).into_iter().chain([StageItem::End(end)]);
         out.extend(rest.map(|item| (slot, item)));
         self.streams.reset(slot);
@@ -170,8 +237,9 @@ impl<O: Device, M: StreamModel<O>> Stage for StreamStage<O, M> {
     }
 
     fn runnable_rows(&self, slot: usize) -> RunnableRows {
-        let stream = &self.streams[slot];
-        RunnableRows::rows(self.model.ready_rows(&stream.own, stream.end.is_some()), M::ROWS)
+        let SlotStream { own, end, unfinished } = &self.streams[slot];
+        let ready = self.model.ready_rows(own, end.is_some());
+        RunnableRows::rows(ready.max(usize::from(unfinished.is_some())), M::ROWS)
     }
 
     fn buffered_audio(&self, slot: usize) -> Duration {
@@ -187,40 +255,68 @@ impl<O: Device, M: StreamModel<O>> Stage for StreamStage<O, M> {
     }
 
     fn launch(&mut self, work: &[BatchEntry], _: &mut Outbox) {
-        self.launched = None;
+        self.launched.clear();
         let (mut slots, mut pieces) = (Vec::with_capacity(work.len()), Vec::with_capacity(work.len()));
         for &entry in work {
-            let epoch = self.streams.epoch(entry.slot);
-            let SlotStream { own, end } = &mut self.streams[entry.slot];
-            if let Some(piece) = self.model.take(own, entry, end.is_some()) {
-                slots.push((entry.slot, epoch));
-                pieces.push(piece);
+            let slot = (entry.slot, self.streams.epoch(entry.slot));
+            let SlotStream { own, end, unfinished } = &mut self.streams[entry.slot];
+            let begun = unfinished.take().or_else(|| {
+                let piece = self.model.take(own, entry, end.is_some())?;
+                Some(UnfinishedPiece { piece, layers: 0, rows: Vec::new() })
+            });
+            let Some(begun) = begun else { continue };
+            match self.cut(&begun.piece) {
+                Some(layers) => {
+                    let (ticket, range) = self.compute_unit(&begun, layers);
+                    let follow = (range.end < layers.count).then_some(range.end);
+                    self.launched.push(Launched {
+                        ticket,
+                        slots: vec![slot],
+                        pieces: vec![begun.piece],
+                        layers: follow,
+                    });
+                }
+                None => {
+                    slots.push(slot);
+                    pieces.push(begun.piece);
+                }
             }
         }
         if !pieces.is_empty() {
             let rows = self.ops.bucket(pieces.iter().map(|piece| self.model.size(piece).0).sum());
             let ticket = self.compute(&pieces, rows);
-            self.launched = Some(Launched { ticket, slots, pieces });
+            self.launched.push(Launched { ticket, slots, pieces, layers: None });
         }
     }
 
     fn collect(&mut self, out: &mut Outbox) {
-        let Some(Launched { ticket, slots, pieces }) = self.launched.take() else { return };
         let mut back = std::mem::take(&mut self.back);
-        self.ops.collect(ticket, &mut back);
-        let mut rest = &back.numbers[..];
-        for ((slot, epoch), piece) in slots.into_iter().zip(pieces) {
-            let (mine, after) = rest.split_at(self.model.size(&piece).1);
-            rest = after;
-            if !self.streams.is_current(slot, epoch) {
+        for Launched { ticket, slots, pieces, layers } in std::mem::take(&mut self.launched) {
+            self.ops.collect(ticket, &mut back);
+            let pieces = slots.into_iter().zip(pieces);
+            if let Some(layers) = layers {
+                for ((slot, epoch), piece) in pieces {
+                    if self.streams.is_current(slot, epoch) {
+                        let rows = std::mem::take(&mut back.numbers);
+                        self.streams[slot].unfinished = Some(UnfinishedPiece { piece, layers, rows });
+                    }
+                }
                 continue;
             }
-            match self.model.items(&mut self.streams[slot].own, piece, mine) {
-                Some(items) => {
-                    out.extend(items.into_iter().map(|item| (slot, item)));
-                    self.end_if_empty(slot, out);
+            let mut rest = &back.numbers[..];
+            for ((slot, epoch), piece) in pieces {
+                let (mine, after) = rest.split_at(self.model.size(&piece).1);
+                rest = after;
+                if !self.streams.is_current(slot, epoch) {
+                    continue;
                 }
-                None => out.push((slot, StageItem::Fail(SessionError::NotFinite { stage: self.name }))),
+                match self.model.items(&mut self.streams[slot].own, piece, mine) {
+                    Some(items) => {
+                        out.extend(items.into_iter().map(|item| (slot, item)));
+                        self.end_if_empty(slot, out);
+                    }
+                    None => out.push((slot, StageItem::Fail(SessionError::NotFinite { stage: self.name }))),
+                }
             }
         }
         self.back = back;

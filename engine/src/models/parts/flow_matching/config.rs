@@ -1,6 +1,7 @@
 //! Sizes of a diffusion transformer over blocks of frames.
 
 use crate::models::parts::config::SpeakerEncoderConfig;
+use crate::models::parts::step_layers::StepLayers;
 
 /// Sizes of the diffusion transformer.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,6 +39,13 @@ pub struct DitConfig {
 }
 
 impl DitConfig {
+    /// Layers of an evaluation with units of at most `most` multiplications.
+    pub fn step_layers(&self, most: usize) -> StepLayers {
+        let (hidden, inner) = (self.hidden_size, self.num_attention_heads * self.head_dim);
+        let row_work = hidden * (4 * inner + 2 * self.ff_mult * hidden);
+        StepLayers { count: self.num_hidden_layers, width: hidden, row_work, most }
+    }
+
     /// Number of codes in a block.
     pub fn block_codes(&self) -> usize {
         self.block_size / self.repeats

@@ -4,6 +4,8 @@
 //! A window is evaluated twice in one batch: guided by its codes and voice, and unguided (classifier-free guidance). A
 //! frame attends to the frames of its own block of `block_size`, in some layers also to the block before or after it.
 
+use std::ops::Range;
+
 use repartee_kernels::{Activation, Ops, RowSpec, SegmentShape, SequenceRows, SpecLayout, WeightLayout};
 
 use super::config::DitConfig;
@@ -11,6 +13,7 @@ use super::modulation::{LAST_PARTS, part};
 use super::prepared::{Prepared, columns};
 use super::sections::{CrossBlockLists, DitSections, NeighbourBlocks};
 use crate::models::load_error::LoadError;
+use crate::models::parts::step_layers::{StepLayers, unit_of};
 use crate::models::parts::weights::Weights;
 
 /// Epsilon added to variances in norms.
@@ -58,6 +61,8 @@ pub struct Dit<O: Ops> {
     layers: Vec<Layer<O>>,
     last: O::Weight,
     out: (O::Weight, O::Weight),
+    /// Most multiplications of a unit.
+    unit: usize,
 }
 
 /// Creates a lookup table with rows of `width`.
@@ -199,8 +204,20 @@ impl<O: Ops> Dit<O> {
             layers: prepared.layers.iter().enumerate().map(layer).collect::<Result<_, LoadError>>()?,
             last: table(w, "norm_out", &prepared.last, hidden)?,
             out: (out.linear("weight", mel, hidden)?, out.vector("bias", mel)?),
+            unit: unit_of(w.ops()),
             config: config.clone(),
         })
+    }
+
+    /// Cuts evaluations into units of at most `most` multiplications, or of one layer.
+    #[must_use]
+    pub fn with_units(self, most: usize) -> Self {
+        Self { unit: most, ..self }
+    }
+
+    /// Layers of an evaluation, between which others may run.
+    pub fn step_layers(&self) -> StepLayers {
+        self.config.step_layers(self.unit)
     }
 
     /// Rows of an evaluation: two for each frame of each window.
@@ -263,6 +280,17 @@ impl<O: Ops> Dit<O> {
 
     /// Computes the slopes of all rows, `[rows, mel]`.
     pub fn forward(&self, ops: &O, spec: &O::Spec, sections: &DitSections) -> O::T {
+        self.forward_layers(ops, (spec, sections), 0..self.layers.len(), None)
+    }
+
+    /// Computes some layers on the rows of those before; the last ones give the slopes.
+    pub fn forward_layers(
+        &self,
+        ops: &O,
+        (spec, sections): (&O::Spec, &DitSections),
+        layers: Range<usize>,
+        x: Option<O::T>,
+    ) -> O::T {
         let part =
             |list: repartee_kernels::row_spec::SpecSection, part| ops.index(spec, list.part(part, sections.rows));
         let cross_block = sections.cross_block.iter().map(|at| CrossBlockContext {
@@ -277,11 +305,17 @@ impl<O: Ops> Dit<O> {
             blocks: ops.index(spec, sections.blocks.words()),
             cross_block: cross_block.collect(),
         };
-        let x = ops.linear(&ops.floats(spec, sections.mel, self.config.mel_dim), &self.mel, None);
-        let x = ops.add(x, &ops.embed_at(&self.codes, &ops.index(spec, sections.codes)));
-        let mut x = ops.add(x, &ops.embed_at(&self.voices, &ops.index(spec, sections.voices)));
-        for layer in &self.layers {
+        let input = || {
+            let x = ops.linear(&ops.floats(spec, sections.mel, self.config.mel_dim), &self.mel, None);
+            let x = ops.add(x, &ops.embed_at(&self.codes, &ops.index(spec, sections.codes)));
+            ops.add(x, &ops.embed_at(&self.voices, &ops.index(spec, sections.voices)))
+        };
+        let mut x = x.unwrap_or_else(input);
+        for layer in &self.layers[layers.clone()] {
             x = layer.forward(ops, &self.config, x, &self.plain, &step);
+        }
+        if layers.end < self.layers.len() {
+            return x;
         }
         let last = |at| ops.embed_at(&self.last, &part(sections.last, at));
         let x = ops.mul(ops.layer_norm(&x, &self.plain.0, &self.plain.1, EPS), &last(0));

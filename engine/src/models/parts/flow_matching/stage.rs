@@ -3,6 +3,7 @@
 //! One row of a step is one evaluation, so the scheduler may run other work between any two. A window's frames depend
 //! only on its codes, voice and noise: the split of the codes, the hand-off mode and the batch do not change a bit.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use repartee_engine_api::SessionError;
@@ -18,6 +19,7 @@ use super::window::Window;
 use crate::device::Device;
 use crate::models::parts::memory::SlotBytes;
 use crate::models::parts::pipeline::{Placement, StagePart};
+use crate::models::parts::step_layers::StepLayers;
 use crate::models::parts::stream_stage::{StreamModel, StreamStage};
 use crate::stage::{BatchEntry, EdgeKind, ResponseParams, RowKind, Stage, StageItem};
 
@@ -45,12 +47,13 @@ impl<O: Device> StagePart<O> for DitPart<O> {
         STAGE
     }
 
-    /// A response's codes, and a window's spectrogram with its slopes.
+    /// A response's codes, a window's spectrogram with its slopes, and its rows between two units.
     fn slot_bytes(&self, _: usize) -> SlotBytes {
         let (before, after) = self.config.window_blocks();
-        let rows = self.solver.0.vectors() * (before + 1 + after) * self.config.block_size;
-        let solve = rows * self.config.mel_dim * size_of::<f32>();
-        SlotBytes { position: 0, fixed: self.most_codes * size_of::<u32>() + solve }
+        let frames = (before + 1 + after) * self.config.block_size;
+        let solve = self.solver.0.vectors() * frames * self.config.mel_dim * size_of::<f32>();
+        let unfinished = self.dit.step_layers().unfinished_bytes(2 * frames);
+        SlotBytes { position: 0, fixed: self.most_codes * size_of::<u32>() + solve + unfinished }
     }
 
     fn place(self: Box<Self>, at: Placement<'_, O>) -> Box<dyn Stage> {
@@ -180,6 +183,14 @@ impl<O: Device> StreamModel<O> for DitPart<O> {
 
     fn forward(&mut self, ops: &O, spec: &O::Spec, sections: &DitSections) -> O::T {
         self.dit.forward(ops, spec, sections)
+    }
+
+    fn layers(&self) -> Option<StepLayers> {
+        Some(self.dit.step_layers())
+    }
+
+    fn forward_layers(&mut self, ops: &O, at: (&O::Spec, &DitSections), layers: Range<usize>, x: Option<O::T>) -> O::T {
+        self.dit.forward_layers(ops, at, layers, x)
     }
 
     /// Continues with the slope of the window; gives its block's frames once it is solved.

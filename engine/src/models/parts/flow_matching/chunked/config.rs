@@ -4,6 +4,7 @@
 use crate::checkpoint::CheckpointError;
 use crate::models::parts::config::ConfigSection;
 use crate::models::parts::config::limits::{CODES, FACTOR, HEAD_DIM, HEADS, LAYERS, MEL_BINS, WIDTH, WINDOW};
+use crate::models::parts::step_layers::StepLayers;
 
 /// Taps of the convolutions that give frames their positions, which the reference fixes.
 pub const POSITION_TAPS: usize = 31;
@@ -85,6 +86,13 @@ impl ChunkDitConfig {
                 "from 0 to 10",
             )?,
         })
+    }
+
+    /// Layers of an evaluation with units of at most `most` multiplications.
+    pub fn step_layers(&self, most: usize) -> StepLayers {
+        let inner = self.heads * self.dim_head;
+        let row_work = self.dim * (4 * inner + 2 * self.ff_mult * self.dim);
+        StepLayers { count: self.depth, width: self.dim, row_work, most }
     }
 
     /// Frames of a chunk.

@@ -1,6 +1,8 @@
 //! One evaluation of the transformer over chunks: from codes, a voice and a time to the slope of a mel spectrogram. After
 //! `CausalMaskedDiffWithDiT` and `DiT` of CosyVoice, whose blocks are those of F5-TTS.
 
+use std::ops::Range;
+
 use repartee_kernels::row_spec::SpecSection;
 use repartee_kernels::{Activation, AttentionShape, Ops, StateSpec, WeightLayout};
 
@@ -8,6 +10,7 @@ use super::config::{CODE_TAPS, ChunkDitConfig, POSITION_GROUPS, POSITION_TAPS};
 use super::sections::ChunkSections;
 use crate::models::load_error::LoadError;
 use crate::models::parts::flow_matching::modulation::{LAST_PARTS, modulation, part, times};
+use crate::models::parts::step_layers::{StepLayers, unit_of};
 use crate::models::parts::weights::Weights;
 
 /// Epsilon added to variances in norms.
@@ -47,6 +50,8 @@ pub struct ChunkDit<O: Ops> {
     projection: Affine<O>,
     /// Bytes of a number of the cache.
     kv_number: usize,
+    /// Most multiplications of a unit.
+    unit: usize,
 }
 
 impl<O: Ops> ChunkLayer<O> {
@@ -135,6 +140,7 @@ impl<O: Ops> ChunkDit<O> {
             last: w.made("norm_out", WeightLayout::Table, &last, &[last.len() / dim, dim])?,
             projection: affine(dit.at("proj_out"), mel, dim)?,
             kv_number: w.ops().kv_number_bytes(),
+            unit: unit_of(w.ops()),
             config: config.clone(),
         })
     }
@@ -142,6 +148,17 @@ impl<O: Ops> ChunkDit<O> {
     /// Sizes of the transformer.
     pub fn config(&self) -> &ChunkDitConfig {
         &self.config
+    }
+
+    /// Cuts evaluations into units of at most `most` multiplications, or of one layer.
+    #[must_use]
+    pub fn with_units(self, most: usize) -> Self {
+        Self { unit: most, ..self }
+    }
+
+    /// Layers of an evaluation, between which others may run.
+    pub fn step_layers(&self) -> StepLayers {
+        self.config.step_layers(self.unit)
     }
 
     /// Creates the keys and values of every layer: `blocks` blocks of a chunk each.
@@ -187,7 +204,18 @@ impl<O: Ops> ChunkDit<O> {
     }
 
     /// Computes the slopes of the chunks' rows, `[rows, mel]`: for each chunk the guided ones, then the unguided ones.
-    pub fn forward(&self, ops: &O, (spec, sections): (&O::Spec, &ChunkSections), cache: &mut [O::State]) -> O::T {
+    pub fn forward(&self, ops: &O, at: (&O::Spec, &ChunkSections), cache: &mut [O::State]) -> O::T {
+        self.forward_layers(ops, at, cache, (0..self.layers.len(), None))
+    }
+
+    /// Computes some layers on the rows of those before; the last ones give the slopes.
+    pub fn forward_layers(
+        &self,
+        ops: &O,
+        (spec, sections): (&O::Spec, &ChunkSections),
+        cache: &mut [O::State],
+        (layers, x): (Range<usize>, Option<O::T>),
+    ) -> O::T {
         let place = |list: SpecSection, part| ops.index(spec, list.part(part, sections.rows));
         let (positions, batch) = (ops.batch_at(spec, sections.positions), ops.batch_at(spec, sections.cache));
         let (head, inner) = (self.config.dim_head, self.config.heads * self.config.dim_head);
@@ -198,8 +226,8 @@ impl<O: Ops> ChunkDit<O> {
             window: None,
             chunk: Some(self.config.chunk()),
         };
-        let mut x = self.input_rows(ops, spec, sections);
-        for (layer, cache) in self.layers.iter().zip(cache) {
+        let mut x = x.unwrap_or_else(|| self.input_rows(ops, spec, sections));
+        for (layer, cache) in self.layers[layers.clone()].iter().zip(&mut cache[layers.clone()]) {
             let table = |at: usize| ops.embed_at(&layer.modulation, &place(sections.modulations, at));
             let normed = |x: &O::T, (scale, shift)| {
                 let x = ops.layer_norm(x, &self.plain.0, &self.plain.1, EPS);
@@ -222,6 +250,9 @@ impl<O: Ops> ChunkDit<O> {
             let h = ops.activation(ops.linear(&h, &layer.up.0, Some(&layer.up.1)), Activation::GeluTanh);
             let h = ops.linear(&h, &layer.down.0, Some(&layer.down.1));
             x = ops.add(ops.mul(h, &table(part::GATE_MLP)), &x);
+        }
+        if layers.end < self.layers.len() {
+            return x;
         }
         let table = |at: usize| ops.embed_at(&self.last, &place(sections.last, at));
         let x = ops.mul(ops.layer_norm(&x, &self.plain.0, &self.plain.1, EPS), &table(0));

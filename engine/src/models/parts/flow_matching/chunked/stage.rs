@@ -4,6 +4,7 @@
 //! voices is solved when the stage is made, one of another voice by its first response; but for the last chunk, which sees
 //! the first codes of a response.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ use crate::models::parts::flow_matching::solver::{Rule, Solve, Solver};
 use crate::models::parts::memory::SlotBytes;
 use crate::models::parts::pipeline::{Placement, StagePart};
 use crate::models::parts::shared_voices::SharedVoices;
+use crate::models::parts::step_layers::StepLayers;
 use crate::models::parts::stream_stage::{StreamModel, StreamStage};
 use crate::stage::{BatchEntry, EdgeKind, ResponseParams, RowKind, Stage, StageItem};
 
@@ -108,15 +110,16 @@ impl<O: Device> StagePart<O> for ChunkFlowPart<O> {
         &[LEFT_CHUNKS, RECORDING_CHUNKS]
     }
 
-    /// Keys and values of the visible chunks and of an enrolled voice's recording, frames before a chunk, a solve, and a
-    /// response's codes.
+    /// Keys and values of the visible chunks and of an enrolled voice's recording, frames before a chunk, a solve, rows between
+    /// two units, and a response's codes.
     fn slot_bytes(&self, _: usize) -> SlotBytes {
         let config = self.dit.config();
         let recorded = self.recording_chunks.unwrap_or(1) - 1;
         let cached = self.pairs() * (self.ring() + recorded) * self.dit.block_bytes();
         let frames = self.solver.evaluations() * config.reach() + self.solver.vectors() * config.chunk();
         let rest = frames * config.mel * size_of::<f32>() + self.most_codes * size_of::<u32>();
-        SlotBytes { position: 0, fixed: cached + rest }
+        let unfinished = self.dit.step_layers().unfinished_bytes(rows(config));
+        SlotBytes { position: 0, fixed: cached + rest + unfinished }
     }
 
     fn place(self: Box<Self>, at: Placement<'_, O>) -> Box<dyn Stage> {
@@ -380,6 +383,20 @@ impl<O: Device> StreamModel<O> for ChunkFlow<O> {
 
     fn forward(&mut self, ops: &O, spec: &O::Spec, sections: &ChunkSections) -> O::T {
         self.part.dit.forward(ops, (spec, sections), &mut self.cache)
+    }
+
+    fn layers(&self) -> Option<StepLayers> {
+        Some(self.part.dit.step_layers())
+    }
+
+    fn forward_layers(
+        &mut self,
+        ops: &O,
+        at: (&O::Spec, &ChunkSections),
+        layers: Range<usize>,
+        x: Option<O::T>,
+    ) -> O::T {
+        self.part.dit.forward_layers(ops, at, &mut self.cache, (layers, x))
     }
 
     fn items(&self, stream: &mut ChunkStream, piece: ChunkPiece, numbers: &[f32]) -> Option<Vec<StageItem>> {

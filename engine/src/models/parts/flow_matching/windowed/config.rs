@@ -3,6 +3,7 @@
 use crate::checkpoint::CheckpointError;
 use crate::models::parts::config::ConfigSection;
 use crate::models::parts::config::limits::{CODES, FACTOR, HEADS, INNER, LAYERS, WIDTH};
+use crate::models::parts::step_layers::StepLayers;
 
 /// Taps of the convolution that gives frames their positions, which the reference fixes.
 pub const POSITION_TAPS: usize = 31;
@@ -61,5 +62,11 @@ impl WindowDitConfig {
             points: inference.size("s_steps", 10, 2..=MOST_POINTS)?,
             guidance: inference.value("cfg_alpha", 1.0, |alpha: f32| (0.0..=10.0).contains(&alpha), "from 0 to 10")?,
         })
+    }
+
+    /// Layers of an evaluation with units of at most `most` multiplications.
+    pub fn step_layers(&self, most: usize) -> StepLayers {
+        let row_work = self.dim * (4 * self.dim + 2 * self.inner);
+        StepLayers { count: self.layers, width: self.dim, row_work, most }
     }
 }

@@ -1,6 +1,8 @@
 //! One evaluation of the transformer over windows: from codes, known latents, a voice and a time to the slope of latents. After
 //! Covo-Audio's `token2latent`, whose blocks are those of DiT.
 
+use std::ops::Range;
+
 use repartee_kernels::row_spec::SpecSection;
 use repartee_kernels::{Activation, Ops, SegmentShape, WeightLayout};
 
@@ -10,6 +12,7 @@ use crate::models::load_error::LoadError;
 use crate::models::parts::flow_matching::modulation::{
     LAST_PARTS, TIME_FREQUENCIES, modulation, part, projected_times,
 };
+use crate::models::parts::step_layers::{StepLayers, unit_of};
 use crate::models::parts::vocoder::segment_conv::SegmentUpsample;
 use crate::models::parts::weights::Weights;
 
@@ -47,6 +50,8 @@ pub struct WindowDit<O: Ops> {
     layers: Vec<WindowLayer<O>>,
     last: O::Weight,
     slopes: Affine<O>,
+    /// Most multiplications of a unit.
+    unit: usize,
 }
 
 /// Loads a matrix with its bias.
@@ -128,6 +133,7 @@ impl<O: Ops> WindowDit<O> {
             layers: (0..config.layers).map(layer).collect::<Result<_, _>>()?,
             last: table(&output, &last)?,
             slopes: affine(&output.at("linear"), latents, dim)?,
+            unit: unit_of(w.ops()),
             config: config.clone(),
         })
     }
@@ -137,10 +143,25 @@ impl<O: Ops> WindowDit<O> {
         &self.config
     }
 
+    /// Cuts evaluations into units of at most `most` multiplications, or of one layer.
+    #[must_use]
+    pub fn with_units(self, most: usize) -> Self {
+        Self { unit: most, ..self }
+    }
+
+    /// Layers of an evaluation, between which others may run.
+    pub fn step_layers(&self) -> StepLayers {
+        self.config.step_layers(self.unit)
+    }
+
     /// Computes the slopes of the windows' rows, `[rows, latents]`: for each window the guided ones, then the unguided ones.
     pub fn forward(&self, ops: &O, spec: &O::Spec, sections: &WindowSections) -> O::T {
+        self.forward_layers(ops, (spec, sections), 0..self.layers.len(), None)
+    }
+
+    /// Computes the layers' input: the projected codes, known latents and values, and their positions by a convolution.
+    fn input_rows(&self, ops: &O, spec: &O::Spec, sections: &WindowSections) -> O::T {
         let index = |section| ops.index(spec, section);
-        let place = |list: SpecSection, part| index(list.part(part, sections.rows));
         let codes = ops.embed_at(&self.codes, &index(sections.codes));
         let codes = ops.linear(&codes, &self.projection.0, Some(&self.projection.1));
         let codes = self.upsample.forward(ops, &codes, &index(sections.code_segments.words()));
@@ -149,11 +170,24 @@ impl<O: Ops> WindowDit<O> {
             [sections.known, sections.value].map(|section| ops.floats(spec, section, self.config.latents));
         let inputs = ops.concat_columns(&[&codes, &known, &value]);
         let x = ops.linear(&inputs, &self.input.0, Some(&self.input.1));
+        let h = ops.segment_conv1d_at(&x, &self.positions.0, &self.positions.1, &index(sections.segments.words()));
+        ops.add(ops.activation(h, Activation::Gelu), &x)
+    }
+
+    /// Computes some layers on the rows of those before; the last ones give the slopes.
+    pub fn forward_layers(
+        &self,
+        ops: &O,
+        (spec, sections): (&O::Spec, &WindowSections),
+        layers: Range<usize>,
+        x: Option<O::T>,
+    ) -> O::T {
+        let index = |section| ops.index(spec, section);
+        let place = |list: SpecSection, part| index(list.part(part, sections.rows));
         let segments = index(sections.segments.words());
-        let h = ops.segment_conv1d_at(&x, &self.positions.0, &self.positions.1, &segments);
-        let mut x = ops.add(ops.activation(h, Activation::Gelu), &x);
+        let mut x = x.unwrap_or_else(|| self.input_rows(ops, spec, sections));
         let (positions, dim) = (ops.batch_at(spec, sections.positions), self.config.dim);
-        for layer in &self.layers {
+        for layer in &self.layers[layers.clone()] {
             let table = |at: usize| ops.embed_at(&layer.modulation, &place(sections.modulations, at));
             let normed = |x: &O::T, (scale, shift)| {
                 let x = ops.layer_norm(x, &self.plain.0, &self.plain.1, EPS);
@@ -170,6 +204,9 @@ impl<O: Ops> WindowDit<O> {
             let h = ops.activation(ops.linear(&h, &layer.up.0, Some(&layer.up.1)), Activation::GeluTanh);
             let h = ops.linear(&h, &layer.down.0, Some(&layer.down.1));
             x = ops.add(ops.mul(h, &table(part::GATE_MLP)), &x);
+        }
+        if layers.end < self.layers.len() {
+            return x;
         }
         let table = |at: usize| ops.embed_at(&self.last, &place(sections.last, at));
         let x = ops.mul(ops.layer_norm(&x, &self.plain.0, &self.plain.1, EPS), &table(1));

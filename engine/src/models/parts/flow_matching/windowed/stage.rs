@@ -1,6 +1,7 @@
 //! The flow as a stage: codes to latents, a window at a time. One row of a step is one evaluation, so the scheduler may run other
 //! work between any two.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use crate::models::parts::flow_matching::noise::Noise;
 use crate::models::parts::flow_matching::solver::{Rule, Solve, Solver};
 use crate::models::parts::memory::SlotBytes;
 use crate::models::parts::pipeline::{Placement, StagePart};
+use crate::models::parts::step_layers::StepLayers;
 use crate::models::parts::stream_stage::{StreamModel, StreamStage};
 use crate::stage::{BatchEntry, EdgeKind, ResponseParams, RowKind, Stage, StageItem};
 
@@ -75,13 +77,14 @@ impl<O: Device> StagePart<O> for WindowFlowPart<O> {
         &SETTINGS
     }
 
-    /// A response's codes, known latents and a solve.
+    /// A response's codes, known latents, a solve, and rows between two units.
     fn slot_bytes(&self, _: usize) -> SlotBytes {
         let config = self.dit.config();
         let recorded = self.voices.iter().map(|(_, voice)| voice.codes.len()).max().unwrap_or_default();
         let window = recorded + self.windows.left + self.windows.new + self.windows.ahead;
         let numbers = (self.solver.vectors() + 1) * window * config.ratio * config.latents;
-        SlotBytes { position: 0, fixed: self.most_codes * size_of::<u32>() + numbers * size_of::<f32>() }
+        let unfinished = self.dit.step_layers().unfinished_bytes(rows(config, window));
+        SlotBytes { position: 0, fixed: self.most_codes * size_of::<u32>() + numbers * size_of::<f32>() + unfinished }
     }
 
     fn place(self: Box<Self>, at: Placement<'_, O>) -> Box<dyn Stage> {
@@ -205,6 +208,20 @@ impl<O: Device> StreamModel<O> for WindowFlowPart<O> {
 
     fn forward(&mut self, ops: &O, spec: &O::Spec, sections: &WindowSections) -> O::T {
         self.dit.forward(ops, spec, sections)
+    }
+
+    fn layers(&self) -> Option<StepLayers> {
+        Some(self.dit.step_layers())
+    }
+
+    fn forward_layers(
+        &mut self,
+        ops: &O,
+        at: (&O::Spec, &WindowSections),
+        layers: Range<usize>,
+        x: Option<O::T>,
+    ) -> O::T {
+        self.dit.forward_layers(ops, at, layers, x)
     }
 
     /// Continues with the slopes of the window; gives the latents of its new codes once it is solved.
