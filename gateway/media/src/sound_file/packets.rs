@@ -10,7 +10,7 @@ use symphonia::core::codecs::audio::well_known::{
 use symphonia::core::codecs::audio::{AudioCodecId, AudioCodecParameters, AudioDecoder, AudioDecoderOptions};
 use symphonia::core::errors::Error;
 use symphonia::core::formats::probe::Hint;
-use symphonia::core::formats::{FormatOptions, FormatReader, TrackType};
+use symphonia::core::formats::{FormatOptions, FormatReader, Track, TrackType};
 use symphonia::core::io::MediaSourceStream;
 use symphonia::core::meta::MetadataOptions;
 use symphonia::core::packet::Packet;
@@ -27,11 +27,14 @@ const OPUS_RATE: u32 = 48_000;
 /// Length of an Opus identification header without a table of channels (RFC 7845, 5.1).
 const OPUS_HEAD: usize = 19;
 
-/// Decodes a file that begins with `container`.
+/// Decodes a file that begins with `container`, unless its packets are too long together.
 pub(super) fn decode(file: &[u8], container: Container, sink: &mut SoundSink<'_>) -> Result<(), SoundFileError> {
     let name = container.name();
     // The library's arithmetic may overflow on hostile files.
-    let decoded = catch_unwind(AssertUnwindSafe(|| read_packets(file, container, sink)));
+    let decoded = catch_unwind(AssertUnwindSafe(|| {
+        check_length(file, container, sink)?;
+        read_packets(file, container, sink)
+    }));
     decoded.unwrap_or_else(|_| Err(damaged(name, "its decoder failed")))
 }
 
@@ -39,33 +42,95 @@ fn damaged(container: &'static str, problem: impl ToString) -> SoundFileError {
     SoundFileError::Damaged { container, problem: problem.to_string() }
 }
 
+/// Packets of a file.
+struct Packets<'a> {
+    reader: Box<dyn FormatReader + 'a>,
+    name: &'static str,
+    /// Bytes that may still be read. All packets of a real file together are no longer than the file. Others are the same bytes
+    /// again and again.
+    budget: usize,
+}
+
+/// Next step through a file.
+enum NextPacket {
+    Packet(Packet),
+    /// A chained stream begins anew.
+    Begin,
+    End,
+}
+
+impl<'a> Packets<'a> {
+    fn open(file: &'a [u8], container: Container) -> Result<Self, SoundFileError> {
+        let name = container.name();
+        let source = MediaSourceStream::new(Box::new(BoundedSource::new(file)), Default::default());
+        let probe = symphonia::default::get_probe();
+        let reader = probe
+            .probe(&Hint::new(), source, FormatOptions::default(), MetadataOptions::default())
+            .map_err(|error| damaged(name, error))?;
+        Ok(Self { reader, name, budget: 2 * file.len() + OPUS_RATE as usize })
+    }
+
+    fn next(&mut self) -> Result<NextPacket, SoundFileError> {
+        let packet = match self.reader.next_packet() {
+            Ok(Some(packet)) => packet,
+            Ok(None) => return Ok(NextPacket::End),
+            Err(Error::ResetRequired) => return Ok(NextPacket::Begin),
+            // A file that was cut in its middle is heard to there.
+            Err(Error::IoError(error)) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+                return Ok(NextPacket::End);
+            }
+            Err(error) => return Err(damaged(self.name, error)),
+        };
+        let left = self.budget.checked_sub(packet.data.len() + 1);
+        self.budget = left.ok_or_else(|| damaged(self.name, "it refers to its packets too often"))?;
+        Ok(NextPacket::Packet(packet))
+    }
+}
+
+/// First audio track of a file.
+fn audio_track(reader: &dyn FormatReader) -> Option<&Track> {
+    reader.default_track(TrackType::Audio).or_else(|| reader.first_track(TrackType::Audio))
+}
+
+/// Refuses a file whose packets say that they are too long together, before one is decoded. Packets that do not say it are counted
+/// as they are decoded; what else is wrong is found then, too.
+fn check_length(file: &[u8], container: Container, sink: &mut SoundSink<'_>) -> Result<(), SoundFileError> {
+    let Ok(mut packets) = Packets::open(file, container) else { return Ok(()) };
+    let of_track = |reader: &dyn FormatReader| audio_track(reader).map(|track| (track.id, track.time_base));
+    let (mut track, mut seconds) = (of_track(packets.reader.as_ref()), 0.0);
+    loop {
+        match packets.next() {
+            Ok(NextPacket::Packet(packet)) => {
+                sink.passed_packet()?;
+                if let Some((id, base)) = track
+                    && packet.track_id == id
+                {
+                    let of_unit = base.map_or(0.0, |base| f64::from(base.numer.get()) / f64::from(base.denom.get()));
+                    seconds += packet.dur.get() as f64 * of_unit;
+                    sink.check_seconds(seconds)?;
+                }
+            }
+            Ok(NextPacket::Begin) => track = of_track(packets.reader.as_ref()),
+            Ok(NextPacket::End) | Err(_) => return Ok(()),
+        }
+    }
+}
+
 fn read_packets(file: &[u8], container: Container, sink: &mut SoundSink<'_>) -> Result<(), SoundFileError> {
     let name = container.name();
-    let source = MediaSourceStream::new(Box::new(BoundedSource::new(file)), Default::default());
-    let probe = symphonia::default::get_probe();
-    let mut reader = probe
-        .probe(&Hint::new(), source, FormatOptions::default(), MetadataOptions::default())
-        .map_err(|error| damaged(name, error))?;
-    let (mut track, mut decoder) = open_track(reader.as_ref(), container)?;
+    let mut packets = Packets::open(file, container)?;
+    let (mut track, mut decoder) = open_track(packets.reader.as_ref(), container)?;
     let mut interleaved = Vec::new();
-    // All packets of a real file together are no longer than the file. Others are the same bytes again and again.
-    let mut budget = 2 * file.len() + OPUS_RATE as usize;
     loop {
-        let packet = match reader.next_packet() {
-            Ok(Some(packet)) => packet,
-            Ok(None) => return Ok(()),
-            // A chained stream begins anew.
-            Err(Error::ResetRequired) => {
-                (track, decoder) = open_track(reader.as_ref(), container)?;
+        let packet = match packets.next()? {
+            NextPacket::Packet(packet) => packet,
+            NextPacket::Begin => {
+                (track, decoder) = open_track(packets.reader.as_ref(), container)?;
                 continue;
             }
-            // A file that was cut in its middle is heard to there.
-            Err(Error::IoError(error)) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(()),
-            Err(error) => return Err(damaged(name, error)),
+            NextPacket::End => return Ok(()),
         };
-        budget = budget
-            .checked_sub(packet.data.len() + 1)
-            .ok_or_else(|| damaged(name, "it refers to its packets too often"))?;
+        sink.passed_packet()?;
         if packet.track_id != track {
             continue;
         }
@@ -95,8 +160,7 @@ enum TrackDecoder {
 /// Opens the first audio track: its id and its decoder.
 fn open_track(reader: &dyn FormatReader, container: Container) -> Result<(u32, TrackDecoder), SoundFileError> {
     let name = container.name();
-    let track = reader.default_track(TrackType::Audio).or_else(|| reader.first_track(TrackType::Audio));
-    let track = track.ok_or_else(|| damaged(name, "it has no audio"))?;
+    let track = audio_track(reader).ok_or_else(|| damaged(name, "it has no audio"))?;
     let Some(CodecParameters::Audio(parameters)) = &track.codec_params else {
         return Err(damaged(name, "it has no audio"));
     };

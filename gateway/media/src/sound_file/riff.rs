@@ -191,6 +191,8 @@ pub(super) fn decode(
     format: SampleFormat,
     sink: &mut SoundSink<'_>,
 ) -> Result<(), SoundFileError> {
+    // Known before anything is decoded.
+    sink.check_samples((wave.data.len() / (wave.channels * format.bytes())) as u64, wave.rate)?;
     for block in wave.data.chunks(BLOCK * wave.channels * format.bytes()) {
         sink.push(WAV, &format.decode(block), wave.rate, wave.channels)?;
     }

@@ -10,6 +10,10 @@ use crate::resample::{RATES, Resampler};
 const FILE_RATES: std::ops::RangeInclusive<u32> = 8_000..=384_000;
 /// Mono samples of a piece of work.
 pub(super) const PIECE: usize = 1 << 16;
+/// Work of a packet beside its samples, as samples: a file may have millions that give none.
+const PACKET_WORK: usize = 64;
+/// Seconds over the limit that a file may say without being refused: encoders add some silence, which is cut off.
+const PADDING_S: f64 = 1.0;
 /// Maximum number of channels.
 const MAX_CHANNELS: usize = 32;
 
@@ -120,14 +124,40 @@ impl<'a> SoundSink<'a> {
         stream.mono.clear();
         stream.downmix.mix(block, &mut stream.mono);
         stream.taken += stream.mono.len() as u64;
-        if stream.taken / u64::from(rate) > self.longest.as_secs() {
-            return Err(SoundFileError::TooLong { limit: self.longest.as_secs() });
-        }
+        let (taken, new) = (stream.taken, stream.mono.len());
+        self.check_samples(taken, rate)?;
+        let Some(stream) = self.stream.as_mut() else { return Ok(()) };
         match &mut stream.resampling {
             Some(resampling) => resampling.push(&stream.mono, &mut self.samples)?,
             None => self.samples.extend_from_slice(&stream.mono),
         }
-        self.unpaused += stream.mono.len();
+        self.worked(new)
+    }
+
+    /// Counts a packet of the file, whatever it gives.
+    pub fn passed_packet(&mut self) -> Result<(), SoundFileError> {
+        self.worked(PACKET_WORK)
+    }
+
+    /// Refuses a file that says that it has so many seconds of sound, if they are too many.
+    pub fn check_seconds(&self, seconds: f64) -> Result<(), SoundFileError> {
+        if seconds > self.longest.as_secs_f64() + 1.0 + PADDING_S {
+            return Err(SoundFileError::TooLong { limit: self.longest.as_secs() });
+        }
+        Ok(())
+    }
+
+    /// Refuses a file of this many samples at `rate` Hz if they are too many.
+    pub fn check_samples(&self, samples: u64, rate: u32) -> Result<(), SoundFileError> {
+        if samples / u64::from(rate.max(1)) > self.longest.as_secs() {
+            return Err(SoundFileError::TooLong { limit: self.longest.as_secs() });
+        }
+        Ok(())
+    }
+
+    /// Counts work of so many samples; after a piece of it gives the samples so far to their taker.
+    fn worked(&mut self, samples: usize) -> Result<(), SoundFileError> {
+        self.unpaused += samples;
         if self.unpaused >= PIECE {
             self.unpaused = 0;
             self.give()?;

@@ -228,6 +228,25 @@ fn compressed_files_stop_at_the_limit() {
 }
 
 #[test]
+fn long_files_are_refused_before_decoding() {
+    let wav = with_format(1, 1, 2, 16, false, &vec![1; 2 * 60 * 8_000]);
+    let repeated = |name: &str| sound(name).repeat(240);
+    for (name, file) in [
+        ("wav", wav),
+        ("aac", repeated("tone.aac")),
+        ("mp3", repeated("tone.mp3")),
+        ("chained ogg", repeated("opus.ogg")),
+    ] {
+        let mut given = 0;
+        let refused = read_stream(&file, RATE, LONGEST, |piece| {
+            given += piece.len();
+            true
+        });
+        assert_eq!((refused, given), (Err(SoundFileError::TooLong { limit: 5 }), 0), "{name}");
+    }
+}
+
+#[test]
 fn streamed_pieces_are_the_whole_file() {
     for name in sounds() {
         let (file, mut streamed) = (sound(&name), Vec::new());
