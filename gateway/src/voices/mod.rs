@@ -123,12 +123,16 @@ impl VoiceStore {
     /// Stores a consent, recorded in the sound file `recording`. Takes as long as its decoding.
     pub fn add_consent(&self, name: &str, language: &str, recording: &[u8]) -> Result<Consent, VoiceError> {
         let (name, language) = (checked_name(name)?, checked_language(language)?);
+        let full = |kept: &StoredVoices| match kept.consents.len() >= self.most {
+            true => Err(VoiceError::Full { what: "consents", most: self.most }),
+            false => Ok(()),
+        };
+        full(&self.kept())?;
         readable("recording", sound_file::decode(recording, MAX_RECORDING))?;
         let consent = Consent { id: self.ids.consent(self.home())?, name, language, created_at: now() };
         let mut kept = self.kept();
-        if kept.consents.len() >= self.most {
-            return Err(VoiceError::Full { what: "consents", most: self.most });
-        }
+        // Others may have come meanwhile.
+        full(&kept)?;
         if let Some(folder) = &self.folder {
             folder.write(EntryKind::Consent, &consent.id, &consent, Some(recording))?;
         }
@@ -192,10 +196,10 @@ impl VoiceStore {
         text: &str,
     ) -> Result<EnrolledVoice, VoiceError> {
         let (name, text) = (checked_name(name)?, checked_text("text", text)?);
+        let _room = self.reserve(consent, false)?;
         let VoiceSound { samples, warning } = VoiceSound::read(self.engine.as_ref(), RECORDING, recording)?;
         let voice =
             Voice { id: self.ids.voice(self.home())?, name, consent: consent.to_owned(), text, created_at: now() };
-        let _room = self.reserve(consent, false)?;
         // Without the lock: other requests list and delete voices meanwhile.
         self.engine.enrol(&voice.id, &Recording { samples, text: voice.text.clone() })?;
         let mut kept = self.kept();
@@ -225,8 +229,8 @@ impl VoiceStore {
         fields: [&'static str; 2],
     ) -> Result<PassingVoice, VoiceError> {
         let text = checked_text(fields[1], text)?;
-        let VoiceSound { samples, warning } = VoiceSound::read(self.engine.as_ref(), fields[0], recording)?;
         let room = self.reserve(consent, true)?;
+        let VoiceSound { samples, warning } = VoiceSound::read(self.engine.as_ref(), fields[0], recording)?;
         let id = self.ids.voice(None)?;
         self.engine.enrol(&id, &Recording { samples, text })?;
         Ok(PassingVoice::new(id, warning, (Arc::clone(&self.engine), room)))

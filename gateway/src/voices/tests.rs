@@ -82,10 +82,15 @@ fn voices_and_consents_are_bounded() {
     let store = store(&engine, None);
     let (consent, _) = add(&store);
     add(&store);
-    let voice = store.add_voice("Bob", &consent.id, &sound(2.0), "");
-    assert!(matches!(voice, Err(VoiceError::Full { what: "voices", most: 2 })), "{voice:?}");
-    let third = store.add_consent("third", "en", &sound(1.0));
-    assert!(matches!(third, Err(VoiceError::Full { what: "consents", most: 2 })), "{third:?}");
+    // Nothing is decoded for whom there is no room: no recording is wrong then.
+    for recording in [&sound(2.0)[..], b"no sound"] {
+        let voice = store.add_voice("Bob", &consent.id, recording, "");
+        assert!(matches!(voice, Err(VoiceError::Full { what: "voices", most: 2 })), "{voice:?}");
+        let passing = store.pass_voice(&consent.id, (recording, ""), ["ref_audio", "ref_text"]).map(drop);
+        assert!(matches!(passing, Err(VoiceError::Full { what: "voices", most: 2 })), "{passing:?}");
+        let third = store.add_consent("third", "en", recording);
+        assert!(matches!(third, Err(VoiceError::Full { what: "consents", most: 2 })), "{third:?}");
+    }
     assert_eq!(engine.enrolled().len(), 2);
     // Refused recordings reserve no room.
     store.delete_voice(&store.voices()[0].id).unwrap();

@@ -86,9 +86,13 @@ async fn keys_share_sessions_by_halves() {
     let question = json!({"messages": [{"role": "user", "content": "hi"}]});
     let chat = post(&server, ONE, "/v1/chat/completions", &question).await;
     assert_eq!(chat.status, 429, "a request without a call takes a session too");
+    // Nothing is heard for a key without a place: the recording is wrong, and its consent is unknown.
+    let speech = json!({"input": "hi", "ref_audio": "AAAA", "consent": "cons_none"});
+    let speech = post(&server, ONE, "/v1/audio/speech", &speech).await;
+    assert_eq!((speech.status, &*speech.code()), (429, "call_limit_reached"));
     let others = [call(&server, TWO).await, call(&server, TWO).await];
     assert_metric(&server, "repartee_key_sessions{key=\"one\"} 2").await;
-    assert_metric(&server, "repartee_key_refused_total{key=\"one\",limit=\"calls_per_key\"} 2").await;
+    assert_metric(&server, "repartee_key_refused_total{key=\"one\",limit=\"calls_per_key\"} 3").await;
     assert_metric(&server, "repartee_key_refused_total{key=\"two\",limit=\"calls_per_key\"} 0").await;
     // A single key may use all.
     drop((held, others));

@@ -44,6 +44,7 @@ pub(super) async fn create(
 ) -> Result<Response, ApiError> {
     // A full server refuses before it reads the body.
     app.check_capacity(caller.client.key)?;
+    app.check_sound(&caller)?;
     let HeldBody { bytes, charge } = app.read_body(&caller, request.into_body(), MAX_BODY).await?;
     #[cfg(feature = "cluster")]
     super::cluster::voices::find_named(&app, &caller, &bytes).await;

@@ -68,12 +68,17 @@ pub(super) async fn create(
     request: Request,
 ) -> Result<Response, ApiError> {
     app.check_capacity(caller.client.key)?;
-    let (mut plan, text, body, voice) = parse(&app, &caller, request).await?;
+    let (mut plan, text, body, charge) = parse(&app, &caller, request).await?;
+    let (session, guard) = app.admit(&caller)?;
+    // A voice is enrolled for those alone who have a place: it may take the model seconds.
+    let voice = match (plan.reference.take(), charge) {
+        (Some(reference), Some(charge)) => Some(pass_voice(&app, &caller, reference, charge).await?),
+        _ => None,
+    };
     if let Some(voice) = &voice {
         plan.voice = Some(voice.id().to_owned());
         plan.warnings.extend(voice.warning().map(str::to_owned));
     }
-    let (session, guard) = app.admit(&caller)?;
     let random = |error: getrandom::Error| ApiError::internal(&error.to_string());
     let (mut seed, mut serial) = ([0; 8], [0; 4]);
     getrandom::fill(&mut seed).map_err(random)?;
@@ -100,24 +105,21 @@ pub(super) fn read_text_of(body: &[u8], info: &ModelInfo) -> Result<String, Erro
     SpeechPlan::read(body, info).map(|(_, text)| text)
 }
 
-/// Parses the request: the plan, the text or else the body that streams it, and the voice of a recording.
+/// Parses the request: the plan, the text or else the body that streams it, and the bytes that a recording holds.
 async fn parse(
     app: &Arc<AppState>,
     caller: &Caller,
     request: Request,
-) -> Result<(SpeechPlan, String, Option<TextBody>, Option<PassingVoice>), ApiError> {
+) -> Result<(SpeechPlan, String, Option<TextBody>, Option<ByteCharge>), ApiError> {
     if media_type(request.headers()) != PLAIN_TEXT {
         let HeldBody { bytes, charge } = app.read_body(caller, request.into_body(), MAX_BODY).await?;
         #[cfg(feature = "cluster")]
         cluster::voices::find_named(app, caller, &bytes).await;
         let info = app.info();
         let parsed = app.parse_body(caller, bytes, move |bytes| SpeechPlan::read(&bytes, &info)).await?;
-        let (mut plan, text) = parsed.map_err(ApiError::bad_request)?;
-        let voice = match plan.reference.take() {
-            Some(reference) => Some(pass_voice(app, caller, reference, charge).await?),
-            None => None,
-        };
-        return Ok((plan, text, None, voice));
+        let (plan, text) = parsed.map_err(ApiError::bad_request)?;
+        let charge = plan.reference.is_some().then_some(charge);
+        return Ok((plan, text, None, charge));
     }
     let fields = Query::try_from_uri(request.uri()).map_err(|rejection| bad_query(&rejection))?;
     #[cfg(feature = "cluster")]
