@@ -38,9 +38,12 @@ pub struct UsageLedger {
     writing: Mutex<()>,
 }
 
+/// Day, name of the key and name of the model of a row.
+type RowKey = (u64, Arc<str>, Arc<str>);
+
 #[derive(Debug, Default)]
 struct LedgerState {
-    rows: BTreeMap<(u64, Arc<str>, Arc<str>), UsageTotals>,
+    rows: BTreeMap<RowKey, UsageTotals>,
     /// The present day.
     today: u64,
     is_changed: bool,
@@ -79,25 +82,29 @@ impl UsageLedger {
         let mut state = self.state();
         state.today = today;
         let first = (today + 1).saturating_sub(self.days);
-        let before = state.rows.len();
-        state.rows.retain(|(day, ..), _| *day >= first);
-        while state.rows.len() > MOST_ROWS {
+        // The oldest days come first, so that a ledger in which nothing is old is not walked.
+        let is_over = |rows: &BTreeMap<RowKey, UsageTotals>| {
+            rows.len() > MOST_ROWS || rows.first_key_value().is_some_and(|((day, ..), _)| *day < first)
+        };
+        while is_over(&state.rows) {
             state.rows.pop_first();
+            state.is_changed = true;
         }
-        state.is_changed |= state.rows.len() != before;
     }
 
     /// Rows of the days from `first` to before `end`, of one key or of all, the oldest first.
     pub fn rows(&self, first: u64, end: u64, key: Option<&str>) -> Vec<UsageRow> {
         let state = self.state();
-        let row = |((day, key, model), totals): (&(u64, Arc<str>, Arc<str>), &UsageTotals)| UsageRow {
+        let row = |((day, key, model), totals): (&RowKey, &UsageTotals)| UsageRow {
             day: *day,
             key: key.to_string(),
             model: model.to_string(),
             totals: *totals,
         };
-        let wanted = |row: &UsageRow| (first..end).contains(&row.day) && key.is_none_or(|name| row.key == name);
-        state.rows.iter().map(row).filter(wanted).collect()
+        // A request walks the days that it asks for, and copies the rows of its key alone.
+        let since = |day: u64| (day, Arc::from(""), Arc::from(""));
+        let of_days = state.rows.range(since(first)..since(end.max(first)));
+        of_days.filter(|((_, of, _), _)| key.is_none_or(|name| &**of == name)).map(row).collect()
     }
 
     /// Calls `write` with all rows if they have changed since it last succeeded; one call at a time.
