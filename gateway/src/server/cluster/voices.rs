@@ -103,7 +103,9 @@ pub(in crate::server) async fn find_named(app: &Arc<AppState>, caller: &Caller, 
 /// Waits for the voices that a session names, as [`find_named`] does.
 pub(in crate::server) async fn find_in_session(app: &Arc<AppState>, session: Option<&Value>) {
     if let Some(session) = session.filter(|_| app.cluster.get().is_some()) {
-        find(app, named_voices(session.to_string().as_bytes())).await;
+        let mut named = Vec::new();
+        named_in(session, &mut named);
+        find(app, named).await;
     }
 }
 
@@ -123,6 +125,18 @@ fn named_voices(text: &[u8]) -> Vec<String> {
     let Ok(text) = std::str::from_utf8(text) else { return Vec::new() };
     let id = |(at, _)| text.get(at..at + ID).filter(|id| NodeHome::of_id(id).is_some()).map(str::to_owned);
     text.match_indices(PREFIX).filter_map(id).take(MAX_NAMED).collect()
+}
+
+/// Adds the ids of voices in the texts of a value, which has a bounded nesting.
+fn named_in(value: &Value, named: &mut Vec<String>) {
+    let left = MAX_NAMED.saturating_sub(named.len());
+    match value {
+        Value::String(text) => named.extend(named_voices(text.as_bytes()).into_iter().take(left)),
+        _ if left == 0 => {}
+        Value::Array(values) => values.iter().for_each(|value| named_in(value, named)),
+        Value::Object(fields) => fields.values().for_each(|value| named_in(value, named)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
 }
 
 /// Takes the voices of a node as they are now, also if nobody waits for them any more. A node that does not answer is left to
