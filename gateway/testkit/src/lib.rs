@@ -78,6 +78,8 @@ pub struct Running {
     pub engine: Arc<ScriptedEngine>,
     /// Address of telephone calls over SIP; `None` if there are none.
     pub sip: Option<SocketAddr>,
+    /// Address of the health listener; `None` if there is none.
+    pub health: Option<SocketAddr>,
     /// Reloads its settings.
     pub reloader: Reloader,
     stop: Option<oneshot::Sender<()>>,
@@ -102,14 +104,14 @@ impl Running {
         change(&mut config);
         let server = Server::bind(config, engine.clone()).await.unwrap();
         load.into_iter().for_each(|load| server.set_call_load(load));
-        let (address, sip) = (server.local_addr(), server.sip_addr());
+        let (address, sip, health) = (server.local_addr(), server.sip_addr(), server.health_addr());
         let (stop, stopped) = oneshot::channel();
         let (mut ready, reloader) = (server.ready(), server.reloader());
         let task = tokio::spawn(server.run(async {
             let _ = stopped.await;
         }));
         ready.wait_for(|ready| *ready).await.unwrap();
-        Self { address, engine, sip, reloader, stop: Some(stop), task }
+        Self { address, engine, sip, health, reloader, stop: Some(stop), task }
     }
 
     /// Returns the URL of a realtime websocket.

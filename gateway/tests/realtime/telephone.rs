@@ -9,6 +9,7 @@ use repartee_media::opus::FRAME;
 use repartee_media::pcm;
 use repartee_media::resample::Resampler;
 use repartee_testkit::scripted::Script;
+use ring::hmac;
 use serde_json::{Value, json};
 use tokio::time::interval;
 use tokio_tungstenite::connect_async;
@@ -17,20 +18,23 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 
 use repartee_gateway_testkit::{Client, Running, find, kinds, question};
 
-const PATH: &str = "/v1/telephony/media-stream";
+use crate::sip::recorded;
+
+/// Path of the streams.
+pub const PATH: &str = "/v1/telephony/media-stream";
 const CALL: &str = "CA0123456789abcdef0123456789abcdef";
 
 /// A provider's side of a call.
-struct Provider {
+pub struct Provider {
     client: Client,
     /// Sound that came, at 8 kHz, and is not cleared.
-    received: Vec<f32>,
+    pub received: Vec<f32>,
     /// Messages that came, but for sound.
     messages: Vec<Value>,
 }
 
 impl Provider {
-    async fn dial(server: &Running, headers: &[(&'static str, &str)]) -> Result<Client, Error> {
+    pub async fn dial(server: &Running, headers: &[(&'static str, &str)]) -> Result<Client, Error> {
         let mut request = format!("ws://{}{PATH}", server.address).into_client_request().unwrap();
         for (name, value) in headers {
             request.headers_mut().insert(*name, value.parse().unwrap());
@@ -40,7 +44,12 @@ impl Provider {
 
     /// Begins a call with these parameters.
     async fn call(server: &Running, parameters: Value) -> Self {
-        let mut client = Self::dial(server, &[]).await.unwrap();
+        Self::call_with(server, &[], parameters).await
+    }
+
+    /// Begins a call with these headers of the request, and these parameters.
+    pub async fn call_with(server: &Running, headers: &[(&'static str, &str)], parameters: Value) -> Self {
+        let mut client = Self::dial(server, headers).await.unwrap();
         client.send(json!({"event": "connected", "protocol": "Call", "version": "1.0.0"})).await;
         client.send(start(parameters)).await;
         Self { client, received: Vec::new(), messages: Vec::new() }
@@ -84,11 +93,17 @@ impl Provider {
     }
 
     /// Reads until this much sound has come.
-    async fn listen(&mut self, ms: usize) {
+    pub async fn listen(&mut self, ms: usize) {
         while self.received.len() < ms * 8 {
             self.next().await;
         }
     }
+}
+
+/// Signs the request of a stream, as the provider does with the account's token.
+pub fn sign(token: &str, url: &str) -> String {
+    let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, token.as_bytes());
+    STANDARD.encode(hmac::sign(&key, url.as_bytes()))
 }
 
 fn start(parameters: Value) -> Value {
@@ -202,7 +217,7 @@ async fn greetings_and_keys_reach_the_session() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn recorded_stream_has_the_caller() {
+async fn recorded_stream_has_both_sides() {
     let folder = tempfile::tempdir().unwrap();
     let server = Running::start_with(Script::default(), |config| {
         config.recording.folder = Some(folder.path().to_owned());
@@ -213,14 +228,13 @@ async fn recorded_stream_has_the_caller() {
     let (mut controller, _) = sideband(&server).await;
     // The tone, and the greeting.
     caller.listen(900).await;
+    recorded::assert_tone(&caller.received);
     caller.speak(&question()).await;
     controller.until("output_audio_buffer.stopped").await;
     drop(caller);
     server.sessions(0).await;
-    crate::sip::recorded::recorded(&server, "kept").await;
-    for side in ["caller", "answers"] {
-        assert!(folder.path().join(format!("{CALL}.{side}.wav")).exists(), "{side}");
-    }
+    recorded::recorded(&server, "kept").await;
+    recorded::assert_both_sides(folder.path(), CALL);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -284,16 +298,12 @@ async fn calls_of_one_id_are_registered_apart() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn signed_streams_need_no_key() {
-    use ring::hmac;
     let server = Running::start_with(Script::default(), |config| {
         config.api_keys = repartee::auth::KeySet::parse("sk-telephone-0123456789abcdef0123").unwrap();
         config.telephony.secret = Some(Secret::new("token of the account"));
     })
     .await;
-    let sign = |url: &str| {
-        let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, b"token of the account");
-        STANDARD.encode(hmac::sign(&key, url.as_bytes()))
-    };
+    let sign = |url: &str| sign("token of the account", url);
     let refused = async |headers: &[(&'static str, &str)]| match Provider::dial(&server, headers).await {
         Err(Error::Http(response)) => response.status().as_u16(),
         other => panic!("{:?}", other.map(|_| "connected")),

@@ -21,13 +21,13 @@ const KEY: &str = "the-key-of-the-operator-of-calls";
 const PATH: &str = "/v1/realtime/calls/out";
 
 /// A trunk: writes its own messages.
-struct Trunk {
-    signalling: UdpSocket,
+pub struct Trunk {
+    pub signalling: UdpSocket,
     sound: UdpSocket,
 }
 
 impl Trunk {
-    async fn new() -> Self {
+    pub async fn new() -> Self {
         let bind = async || UdpSocket::bind("127.0.0.1:0").await.unwrap();
         Self { signalling: bind().await, sound: bind().await }
     }
@@ -41,7 +41,7 @@ impl Trunk {
     }
 
     /// Takes messages until one of this method comes.
-    async fn request(&self, method: &str) -> (String, SocketAddr) {
+    pub async fn request(&self, method: &str) -> (String, SocketAddr) {
         loop {
             let (message, from) = self.message().await;
             if message.starts_with(&format!("{method} ")) {
@@ -70,7 +70,7 @@ impl Trunk {
     }
 
     /// Answers a call with mu-law.
-    async fn answer(&self, invite: &(String, SocketAddr)) {
+    pub async fn answer(&self, invite: &(String, SocketAddr)) {
         let port = self.sound.local_addr().unwrap().port();
         let answer = format!(
             "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio {port} RTP/AVP 0\r\n"
@@ -99,13 +99,14 @@ async fn serve_by(trunk: SipAddress, change: impl FnOnce(&mut Config)) -> Runnin
 }
 
 /// Asks for a call.
-async fn call(address: SocketAddr, key: &str, body: Value) -> http::Reply {
+pub async fn call(address: SocketAddr, key: &str, body: Value) -> http::Reply {
     let authorization = format!("Bearer {key}");
     let headers = [("authorization", &*authorization), ("content-type", "application/json")];
     http::send(address, "POST", PATH, &headers, body.to_string().as_bytes()).await
 }
 
-fn to(destination: &str) -> Value {
+/// Request for a call of this number.
+pub fn to(destination: &str) -> Value {
     json!({"destination": destination, "session": {"type": "realtime", "instructions": "Be brief."}})
 }
 
@@ -161,7 +162,9 @@ async fn calls_out_need_key_and_destination() {
     let trunk = Trunk::new().await;
     let address = trunk.signalling.local_addr().unwrap();
     let server = serve(address, |_| {}).await;
-    for destination in ["110", "0049301", "+1555", "sip:+49@127.0.0.1", "+49 30", "+49;a=b", "+49\r\nX: y"] {
+    for destination in
+        ["110", "0049301", "+1555", "sip:+49@127.0.0.1", "+49 30", "+49\u{661}\u{ff13}", "+49;a=b", "+49\r\nX: y"]
+    {
         let reply = call(server.address, KEY, to(destination)).await;
         assert_eq!((reply.status, &*reply.code()), (400, "invalid_value"), "{destination}: {reply:?}");
     }
@@ -276,7 +279,7 @@ async fn answered_by(trunk: SipAddress, change: impl FnOnce(&mut Config)) -> (Ru
 }
 
 /// Waits until a telephone accepts connections.
-async fn accepting(address: SocketAddr) {
+pub async fn accepting(address: SocketAddr) {
     let mut clock = tokio::time::interval(Duration::from_millis(20));
     let connected = async {
         while TcpStream::connect(address).await.is_err() {

@@ -1,10 +1,11 @@
 //! Telephones of others: `sipp` and `baresip` (scripts/setup.sh phones).
 
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
-use repartee::config::SipScheme;
+use repartee::config::{Config, SipScheme, load};
 use repartee_gateway_testkit::{find, question};
 use repartee_media::resample::Resampler;
 use repartee_media::{pcm, sound_file, wav};
@@ -149,6 +150,45 @@ pub(super) fn wav_file(samples: &[f32], rate: u32, channels: u8) -> Vec<u8> {
     file
 }
 
+/// Settings of the server and command of baresip as docs/telephone.md has them, with addresses of this machine and a
+/// certificate in this folder.
+fn documented(scheme: SipScheme, folder: &Path) -> (Config, String) {
+    let section = if scheme == SipScheme::Udp { "## Calls over SIP" } else { "### TCP and TLS" };
+    let page = include_str!("../../../../docs/telephone.md");
+    let (_, section) = page.split_once(&format!("\n{section}\n")).unwrap();
+    let line = |start: &str| section.lines().find_map(|line| line.trim_start().strip_prefix(start)).unwrap();
+    let port = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let (plain, encrypted) = (port(), port());
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let (certificate, key) = (folder.join("certificate.pem"), folder.join("key.pem"));
+    std::fs::write(&certificate, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let here = |text: &str| {
+        let addresses = [("0.0.0.0:5060", &plain), ("127.0.0.1:5060", &plain), ("0.0.0.0:5061", &encrypted)];
+        let text = addresses.iter().fold(text.to_owned(), |text, (of_page, ours)| text.replace(of_page, ours));
+        let text = text.replace("192.0.2.1:5061", &encrypted).replace("192.0.2.10/32", "127.0.0.1/32");
+        text.replace("192.0.2.1", "127.0.0.1")
+    };
+    let set = line("repartee serve").split(" --set ").skip(1).map(|setting| {
+        let (name, value) = setting.split_once('=').unwrap();
+        let value = match name {
+            "tls.certificate" => certificate.display().to_string(),
+            "tls.key" => key.display().to_string(),
+            _ => here(value.trim()),
+        };
+        (name.to_owned(), value)
+    });
+    let loaded = load(None, |_| None, &set.collect::<Vec<_>>()).unwrap();
+    let dial = here(line("baresip -e \"").strip_suffix('"').unwrap());
+    // The page names TLS; TCP is beside it.
+    let dial = if scheme == SipScheme::Tcp {
+        dial.replace(&encrypted, &plain).replace(";transport=tls", ";transport=tcp")
+    } else {
+        dial
+    };
+    (loaded.config, dial)
+}
+
 /// A call of baresip with these modules and this account: asks the question in sound of this form, and records what it hears.
 async fn call_of_baresip(scheme: SipScheme, loaded: &[&str], account: &str, (rate, channels): (u32, u8)) {
     let Some(mut baresip) = telephone("baresip") else { return };
@@ -170,22 +210,11 @@ async fn call_of_baresip(scheme: SipScheme, loaded: &[&str], account: &str, (rat
     std::fs::write(folder.path().join("config"), config).unwrap();
     std::fs::write(folder.path().join("contacts"), "").unwrap();
     std::fs::write(folder.path().join("accounts"), format!("<sip:baresip@127.0.0.1>;regint=0;{account}\n")).unwrap();
-    // The settings and the command of docs/telephone.md, but for the port.
-    let page = include_str!("../../../../docs/telephone.md");
-    assert!(page.contains("--set sip.listen=127.0.0.1:5060 --set sip.peers=127.0.0.1/32\n"));
-    assert!(page.contains("baresip -e \"/dial sip:voice@127.0.0.1:5060\"\n"));
+    let (settings, dial) = documented(scheme, folder.path());
     let server = serve_with(Script { frames: 10, ..Script::default() }, |config| {
-        config.sip.peers = vec!["127.0.0.1/32".parse().unwrap()];
-        config.sip.listen = vec![listen_by(scheme)];
-        config.tls.development = scheme == SipScheme::Tls;
+        (config.sip, config.tls) = (settings.sip, settings.tls);
     })
     .await;
-    let parameter = match scheme {
-        SipScheme::Udp => "",
-        SipScheme::Tcp => ";transport=tcp",
-        SipScheme::Tls => ";transport=tls",
-    };
-    let dial = format!("/dial sip:voice@{}{parameter}", server.sip.unwrap());
     baresip.arg("-f").arg(folder.path()).arg("-e").arg(&dial).args(["-t", "20"]);
     let ran = tokio::spawn(run(baresip));
     let mut controller = sideband(&server).await;

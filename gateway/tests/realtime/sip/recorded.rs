@@ -1,5 +1,6 @@
 //! Recorded calls: a tone, then a file of each side.
 
+use std::path::Path;
 use std::time::Duration;
 
 use repartee_gateway_testkit::{Running, question};
@@ -19,6 +20,22 @@ pub async fn recorded(server: &Running, result: &str) {
     }
 }
 
+/// Asserts that sound begins with the tone of recordings.
+pub fn assert_tone(received: &[f32]) {
+    let pitch = dominant_frequency(&received[..3_600], 8_000);
+    assert!((pitch - 1_400.0).abs() < 20.0, "{pitch}");
+}
+
+/// Asserts that a call's recording has sound of both sides.
+pub fn assert_both_sides(folder: &Path, id: &str) {
+    for side in ["caller", "answers"] {
+        let file = std::fs::read(folder.join(format!("{id}.{side}.wav"))).unwrap();
+        let sound = sound_file::read(&file[..], 8_000, Duration::from_secs(60)).unwrap();
+        let loud = sound.iter().filter(|sample| sample.abs() > 0.01).count();
+        assert!(loud > 2_000, "{side}: {loud} of {}", sound.len());
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn recorded_sip_call_has_both_sides() {
     let folder = tempfile::tempdir().unwrap();
@@ -30,20 +47,14 @@ async fn recorded_sip_call_has_both_sides() {
     let mut phone = Telephone::call(&server, "recorded", Law::Mu).await;
     // The tone comes first.
     phone.hear(480).await;
-    let pitch = dominant_frequency(&phone.received[..3_600], 8_000);
-    assert!((pitch - 1_400.0).abs() < 20.0, "{pitch}");
+    assert_tone(&phone.received);
     let id = call_id(&server).await;
     let mut controller = sideband(&server).await;
     phone.speak(&question()).await;
     controller.until("output_audio_buffer.stopped").await;
     phone.request("BYE").await;
     recorded(&server, "kept").await;
-    for side in ["caller", "answers"] {
-        let file = std::fs::read(path.join(format!("{id}.{side}.wav"))).unwrap();
-        let sound = sound_file::read(&file[..], 8_000, Duration::from_secs(60)).unwrap();
-        let loud = sound.iter().filter(|sample| sample.abs() > 0.01).count();
-        assert!(loud > 2_000, "{side}: {loud} of {}", sound.len());
-    }
+    assert_both_sides(&path, &id);
 }
 
 #[tokio::test(flavor = "multi_thread")]

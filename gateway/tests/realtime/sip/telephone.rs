@@ -238,9 +238,13 @@ impl Telephone {
 
     /// Listens until this much audible sound has come since the call began.
     pub async fn hear(&mut self, ms: usize) {
-        while self.audible_ms() < ms {
-            self.listen_once().await;
-        }
+        // Silence comes, too, and would be waited for without an end.
+        let heard = async {
+            while self.audible_ms() < ms {
+                self.listen_once().await;
+            }
+        };
+        timeout(PATIENCE, heard).await.expect("audible sound in time");
     }
 
     /// Duration of the audible packets so far.
