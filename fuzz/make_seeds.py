@@ -216,6 +216,8 @@ def sip() -> None:
     key = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0e"
     encrypted = f"a=crypto:2 AES_CM_128_HMAC_SHA1_32 inline:{key}|2^20\r\na=rtpmap:96 opus/48000/2\r\n"
     write("sip", "encrypted", request("INVITE", 1, described, SDP + "RTP/SAVP 96 101" + KEYS + encrypted))
+    # On a connection: probes, messages one behind the other, and one that is not complete.
+    write("sip", "connection", b"\r\n\r\n".join([b"", invite, invite + request("OPTIONS", 2), invite[:200]]))
     write("sip", "description", (SDP + "RTP/AVP 18 8\r\nm=video 4002 RTP/AVP 31\r\na=sendonly\r\n").encode())
 
 

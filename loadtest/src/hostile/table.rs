@@ -31,7 +31,7 @@ const fn short(
 const PROCESSORS: &str = "all requests together take the processors from the engine";
 
 /// Rows of the whole run, one for each kind of attack, then all at once.
-pub const ALL: [HostileRow; 26] = [
+pub const ALL: [HostileRow; 27] = [
     row("empty-parts", &["empty-parts"], "an item is charged what its parts take in memory"),
     row("json-bombs", &["json-bombs"], "unknown fields take no memory, and large bodies are read one by one"),
     row("quadratic-parts", &["quadratic-parts"], "parts of text are joined in linear time, and not after a hang-up"),
@@ -53,6 +53,7 @@ pub const ALL: [HostileRow; 26] = [
     row("schemas", &["schemas"], "forms of answers are read within bounds, apart from calls"),
     row("media-streams", &["media-streams"], "telephone calls of one peer begin and break without a trace"),
     row("sip-flood", &["sip-flood"], "calls, probes, malformed messages and sound of one telephone delay nobody"),
+    row("sip-streams", &["sip-streams"], "connections of one telephone are few, and none waits for another's message"),
     row("sdp-bombs", &["sdp-bombs"], "formats, attributes, candidates and sections of an offer are bounded"),
     row("offer-flood", &["offer-flood"], "offers that nobody connects end, and give their memory back"),
     row("rtp-flood", &["rtp-flood"], "datagrams of strangers are dropped before any work"),

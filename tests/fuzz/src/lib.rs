@@ -7,7 +7,7 @@
 //! | [`EVENTS`] | client events, one a line | the parser and a realtime session |
 //! | [`CHAT`] | the body of a chat completion, and of a speech request | their HTTP handlers' parsers |
 //! | [`MULTIPART`] | a content type in the first line, then the body | the parsers of calls and of voices |
-//! | [`SIP`] | datagrams of telephones | the user agent of calls over SIP, and the reader of their session descriptions |
+//! | [`SIP`] | datagrams of telephones, or bytes of their connections | the user agent of calls over SIP, the reader of their session descriptions, and the division of connections into messages |
 //! | [`RTP`] | datagrams with their times | RTP header, RED, jitter buffer, Opus decoder |
 //! | [`CHECKPOINT`] | a weight file | the readers of all forms |
 //! | [`SOUND`] | a sound file | the decoders of recordings |

@@ -1,4 +1,4 @@
-//! SIP: datagrams of a user agent, and the session descriptions in them. An input is a row of datagrams, divided by zero
+//! SIP: datagrams of a user agent, the session descriptions in them, and the same bytes on a connection. An input is a row of datagrams, divided by zero
 //! bytes. In a datagram `@TAG@` stands for the agent's tag in its last response, `@BRANCH@` for the branch of its last
 //! request, and `@INVITE@` and `@CALL@` for branch and id of its call out, so that an input reaches what is behind them.
 
@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use repartee_sdp::phone::{PhoneOffer, SrtpKey};
 use repartee_sip::{
-    AgentSettings, Hop, LocalSound, Message, Refusal, RegistrarSettings, SipEvent, SipOutput, TrunkSettings, UserAgent,
+    AgentSettings, Frame, Framing, FramingError, Hop, LocalSound, Message, Refusal, RegistrarSettings, SipEvent,
+    SipOutput, TrunkSettings, UserAgent,
 };
 
 /// The agent's side of every call's sound.
@@ -40,6 +41,7 @@ pub(crate) fn run(input: &[u8]) {
         side.take();
     }
     describe(input);
+    connect(input);
 }
 
 /// The network around an agent that accepts every second call.
@@ -176,6 +178,35 @@ fn replace(datagram: &[u8], name: &[u8], with: &str) -> Vec<u8> {
         }
     }
     replaced
+}
+
+/// Reads the input as the bytes of a connection: in pieces of any lengths they are the same messages as in one. The target's
+/// bound of memory holds for both.
+fn connect(input: &[u8]) {
+    let bytes: Vec<u8> = input.iter().copied().filter(|byte| *byte != 0).collect();
+    let (whole, whole_end) = frames(&bytes, |_| bytes.len());
+    let (divided, divided_end) = frames(&bytes, |first| usize::from(first % 61) + 1);
+    assert_eq!(divided, whole);
+    assert_eq!(divided_end, whole_end);
+}
+
+/// Messages and probes of a connection whose pieces have the length that `length` gives for their first byte, and the error
+/// that ended it.
+fn frames(bytes: &[u8], length: impl Fn(u8) -> usize) -> (Vec<Frame>, Option<FramingError>) {
+    let (mut framing, mut found, mut rest) = (Framing::default(), Vec::new(), bytes);
+    while let Some(first) = rest.first() {
+        let (piece, after) = rest.split_at(length(*first).clamp(1, rest.len()));
+        framing.push(piece);
+        rest = after;
+        loop {
+            match framing.take() {
+                Ok(Some(frame)) => found.push(frame),
+                Ok(None) => break,
+                Err(error) => return (found, Some(error)),
+            }
+        }
+    }
+    (found, None)
 }
 
 /// Reads the input as a session description: the answer has the offer's codec, and can be read as an offer.

@@ -3,12 +3,13 @@
 //! | file | what it does |
 //! |---|---|
 //! | `victim` | the attacked server: connections, requests, websocket frames |
-//! | `http`, `websocket`, `engine`, `webrtc`, `forms`, `telephone`, `sip` | attacks of each kind |
+//! | `http`, `websocket`, `engine`, `webrtc`, `forms`, `telephone`, `sip`, `sip_streams` | attacks of each kind |
 
 mod engine;
 mod forms;
 mod http;
 mod sip;
+mod sip_streams;
 mod telephone;
 mod victim;
 mod webrtc;
@@ -26,7 +27,7 @@ use victim::Victim;
 type Attack = fn(&Victim) -> Result<()>;
 
 /// Attacks by name.
-static ATTACKS: [(&str, Attack); 24] = [
+static ATTACKS: [(&str, Attack); 25] = [
     ("empty-parts", websocket::empty_parts),
     ("json-bombs", http::json_bombs),
     ("quadratic-parts", http::quadratic_parts),
@@ -48,6 +49,7 @@ static ATTACKS: [(&str, Attack); 24] = [
     ("schemas", forms::schemas),
     ("media-streams", telephone::media_streams),
     ("sip-flood", sip::sip_flood),
+    ("sip-streams", sip_streams::sip_streams),
     ("sdp-bombs", webrtc::sdp_bombs),
     ("offer-flood", webrtc::offer_flood),
     ("wrong-keys", http::wrong_keys),
