@@ -9,7 +9,7 @@ REPORT := target/report
 BUILT := $${CARGO_TARGET_DIR:-target}/release
 
 .DEFAULT_GOAL := help
-.PHONY: fuzz help run run-cluster run-real test-real bench-real release test test-arm check-macos test-cluster test-cuda gpu-pack test-long test-hostile screenshots conformance echo-sample lint check-words bench bench-build loadtest knee overload numbers soak realtime-vs-chat graph setup-test bench-call bench-cascade bench-cluster bench-engine bench-families bench-heard bench-interruptions bench-noise bench-scale bench-turns bench-weights bench-size weight-loss eval-model eval-weights sound-sample
+.PHONY: fuzz help run run-cluster run-real test-real bench-real release test test-arm check-macos test-cluster test-cuda gpu-pack test-long test-hostile screenshots conformance echo-sample lint check-words bench bench-build loadtest knee overload telephone numbers soak realtime-vs-chat graph setup-test bench-call bench-cascade bench-cluster bench-engine bench-families bench-heard bench-interruptions bench-noise bench-scale bench-turns bench-weights bench-size weight-loss eval-model eval-weights sound-sample
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,7 +74,7 @@ test-cluster:  ## Test many nodes: the directory over a simulated network, serve
 	$(CARGO) test --release --workspace --features repartee/cluster --test cluster_processes --no-run
 	timeout --foreground 600 $(CARGO) test --release --workspace --features repartee/cluster --test cluster_processes -- --nocapture --test-threads=1
 
-test-phone:  ## Test telephone calls over SIP, also with sipp and baresip, which it unpacks from Debian's packages (docs/telephone.md)
+test-phone:  ## Test telephone calls over SIP, also with sipp, baresip and Kamailio, which it unpacks from Debian's packages (docs/telephone.md)
 	@$(SETUP) build load tests phones
 	$(CARGO) test --release --workspace --test agent
 	$(CARGO) test --release --workspace --test realtime sip::
@@ -237,6 +237,10 @@ knee:  ## Search the largest number of callers within the limits, with the demo 
 overload:  ## Let 80 and 160 callers come within 5 s (ARGS="--callers 200"), and judge the answers of those that the server takes; writes target/report/overload.json
 	@$(SETUP) build load
 	$(LOAD) overload $(ARGS)
+
+telephone:  ## Compare the time to first packet over SIP with that over WebRTC, on one server in one run (ARGS="--rounds 8"); writes target/report/telephone.json
+	@$(SETUP) build load
+	$(LOAD) telephone $(ARGS)
 
 numbers:  ## Write the reports of target/report into docs/numbers.md
 	python3 scripts/numbers_page.py $(REPORT) docs/numbers.md

@@ -173,7 +173,7 @@ impl Caller<'_> {
     /// True if the microphone sends silence between turns.
     fn always_sends(&self) -> bool {
         let scenario = &self.plan.scenario;
-        scenario.transport == TransportKind::Webrtc || scenario.end_of_turn == EndOfTurn::Server
+        scenario.transport != TransportKind::Websocket || scenario.end_of_turn == EndOfTurn::Server
     }
 
     /// Sends a frame that is due, and logs its lateness. Returns the time of sending.

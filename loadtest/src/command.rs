@@ -20,9 +20,10 @@ use crate::report::{page, rows};
 use crate::run::LoadRunner;
 use crate::scenario::Scenario;
 use crate::scenario::arrivals::Arrivals;
-use crate::server::{OwnServer, binary};
+use crate::server::{OwnServer, binary, free_udp_address};
 use crate::soak;
 use crate::target::{Target, TargetArguments};
+use crate::telephone::{self, TelephoneArguments};
 
 /// Session limit of a server that we start: more than any knee.
 const SESSIONS: &str = "engine.sessions=1024";
@@ -80,6 +81,13 @@ enum Action {
         common: Common,
         #[command(flatten)]
         callers: OverloadArguments,
+    },
+    /// Compare the time to first packet over SIP with that over WebRTC, on a server of our own
+    Telephone {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        calls: TelephoneArguments,
     },
     /// Ask questions while attacks run on a server of our own, and judge the answers, delays and memory
     Hostile(HostileArguments),
@@ -190,6 +198,16 @@ impl Command {
                     let (rows, runs, good) = overload::measure(&bench, &callers).await?;
                     drop(server);
                     common.publish("overload", &runs, rows)?;
+                    Ok(good)
+                }
+                Action::Telephone { common, calls } => {
+                    ensure!(common.target.target.is_none(), "--target: the server has to be our own");
+                    let sip = free_udp_address()?;
+                    let (listen, peers) = (format!("sip.listen={sip}"), "sip.peers=127.0.0.1/32");
+                    let (bench, server) = common.bench(None, &[&listen, peers]).await?;
+                    let (rows, runs, good) = telephone::measure(&bench, sip, &calls).await?;
+                    drop(server);
+                    common.publish("telephone", &runs, rows)?;
                     Ok(good)
                 }
                 Action::Hostile(arguments) => arguments.run().await,

@@ -7,7 +7,7 @@
 //! | `target`, `server` | the server under load, and one of our own |
 //! | `scenario` | scenarios in TOML: arrivals, turns, network |
 //! | `questions`, `speech` | questions and their right answers; audio as frames |
-//! | `sample_rate` | sample rate of the callers |
+//! | `sample_rate`, `mulaw` | sample rate of the callers; the telephone's encoding |
 //! | `caller`, `turn` | the calls of one caller; the times of one turn |
 //! | `transport` | a call over either transport, and a simulated bad network |
 //! | `server_events` | server events, parsed independently of the gateway |
@@ -15,7 +15,7 @@
 //! | `run` | runs one scenario |
 //! | `knee`, `overload`, `soak` | search for the most callers within limits; more callers than that; a long run |
 //! | `hostile` | innocent callers while attacks run |
-//! | `chat`, `peer` | realtime against one upload; CPU cost of a call against aiortc |
+//! | `chat`, `peer`, `telephone` | realtime against one upload; CPU cost of a call against aiortc; SIP beside WebRTC |
 //! | `report`, `compare` | rows, plots and pages; two reports side by side |
 //! | `progress`, `command` | progress on the terminal; the command line |
 
@@ -26,6 +26,7 @@ pub mod compare;
 pub mod hostile;
 pub mod knee;
 pub mod measure;
+pub mod mulaw;
 pub mod overload;
 pub mod peer;
 pub mod progress;
@@ -40,5 +41,6 @@ pub mod server_events;
 pub mod soak;
 pub mod speech;
 pub mod target;
+pub mod telephone;
 pub mod transport;
 pub mod turn;

@@ -1,5 +1,6 @@
 //! A server that the load generator builds and starts, if `--target` names none.
 
+use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -69,6 +70,15 @@ impl OwnServer {
     pub fn pid(&self) -> Option<u32> {
         self.child.id()
     }
+}
+
+/// Returns an address of this machine for calls over SIP, which the server does not print. Its port is free again, and taken
+/// at once.
+///
+/// # Errors
+/// There is none.
+pub fn free_udp_address() -> Result<SocketAddr> {
+    Ok(UdpSocket::bind("127.0.0.1:0")?.local_addr()?)
 }
 
 /// Returns the path of a server binary: `given`, or `name` beside our own binary. It is built first in a checkout.

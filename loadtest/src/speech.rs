@@ -10,12 +10,15 @@ use bytes::Bytes;
 use opus::{Application, Bitrate, Channels, Encoder};
 
 use crate::measure::level::{audible_end, first_audible};
+use crate::mulaw::{self, TELEPHONE_RATE};
 use crate::sample_rate::{RATE, duration_of};
 
 /// Duration of a frame.
 pub const FRAME: Duration = Duration::from_millis(20);
 /// Samples per frame.
 pub const FRAME_SAMPLES: usize = RATE as usize / 50;
+/// Samples per frame at the telephone's rate.
+const NARROW_SAMPLES: usize = TELEPHONE_RATE as usize / 50;
 /// Largest Opus packet, in bytes.
 const MAX_PACKET: usize = 1_000;
 /// Longest file, in seconds.
@@ -23,13 +26,15 @@ const MAX_SECONDS: usize = 600;
 /// Half the width of the resampler's kernel, in samples of the lower rate.
 const KERNEL: f64 = 12.0;
 
-/// A 20 ms frame of the microphone, encoded for both transports.
+/// A 20 ms frame of the microphone, encoded for each transport.
 #[derive(Debug, Clone)]
 pub struct Frame {
     /// An Opus packet, for WebRTC.
     pub opus: Bytes,
     /// 16-bit PCM in base64, for the websocket.
     pub pcm: String,
+    /// Mu-law at 8 kHz, for the telephone.
+    pub mulaw: Bytes,
 }
 
 /// An utterance, as frames and samples.
@@ -54,7 +59,12 @@ impl Utterance {
         let (first, end) = first_audible(samples).zip(audible_end(samples)).context("no sound is audible")?;
         let samples = samples[..end].to_vec();
         let mut microphone = Microphone::new()?;
-        let frames = samples.chunks(FRAME_SAMPLES).map(|frame| microphone.encode(frame)).collect::<Result<_>>()?;
+        // The whole is converted at once, so that frames have no seams.
+        let narrow = resample(&samples, RATE, TELEPHONE_RATE);
+        let mut narrow = narrow.chunks(NARROW_SAMPLES);
+        let frames = samples.chunks(FRAME_SAMPLES);
+        let frames = frames.map(|frame| microphone.encode(frame, narrow.next().unwrap_or_default()));
+        let frames = frames.collect::<Result<_>>()?;
         let (first_audible, speech_end) = (duration_of(first as u64), duration_of(end as u64));
         Ok(Self { frames, first_audible, speech_end, samples })
     }
@@ -74,8 +84,8 @@ impl Utterance {
 /// The encoder fails.
 pub fn silence() -> Result<Frame> {
     let mut microphone = Microphone::new()?;
-    microphone.encode(&[])?;
-    microphone.encode(&[])
+    microphone.encode(&[], &[])?;
+    microphone.encode(&[], &[])
 }
 
 /// Opus encoder of a caller.
@@ -90,12 +100,14 @@ impl Microphone {
         Ok(Self(encoder))
     }
 
-    /// Encodes a frame, padded with silence.
-    fn encode(&mut self, samples: &[f32]) -> Result<Frame> {
+    /// Encodes a frame, and the same at the telephone's rate, padded with silence.
+    fn encode(&mut self, samples: &[f32], narrow: &[f32]) -> Result<Frame> {
         let mut frame = samples.to_vec();
         frame.resize(FRAME_SAMPLES, 0.0);
         let opus = self.0.encode_vec_float(&frame, MAX_PACKET)?.into();
-        Ok(Frame { opus, pcm: STANDARD.encode(pcm16(&frame)) })
+        let mut mulaw: Vec<u8> = narrow.iter().map(|sample| mulaw::encode(*sample)).collect();
+        mulaw.resize(NARROW_SAMPLES, mulaw::encode(0.0));
+        Ok(Frame { opus, pcm: STANDARD.encode(pcm16(&frame)), mulaw: mulaw.into() })
     }
 }
 
@@ -127,15 +139,15 @@ fn read_wav(path: &Path) -> Result<Vec<f32>> {
                 .collect::<Result<_, _>>()?
         }
     };
-    Ok(resample(&samples, spec.sample_rate))
+    Ok(resample(&samples, spec.sample_rate, RATE))
 }
 
-/// Resamples to [`RATE`] with a windowed sinc.
-fn resample(samples: &[f32], rate: u32) -> Vec<f32> {
-    if rate == RATE {
+/// Resamples from one rate to another with a windowed sinc.
+fn resample(samples: &[f32], from: u32, to: u32) -> Vec<f32> {
+    if from == to {
         return samples.to_vec();
     }
-    let step = f64::from(rate) / f64::from(RATE);
+    let step = f64::from(from) / f64::from(to);
     // Cutoff relative to the input's rate: the lower of both rates.
     let cutoff = (1.0 / step).min(1.0);
     let half = KERNEL / cutoff;
@@ -176,7 +188,7 @@ mod tests {
     #[test]
     fn resampling_keeps_pitch_and_level() {
         for rate in [8_000, 16_000, 44_100, 48_000] {
-            let found = resample(&sine(440.0, rate, rate as usize), rate);
+            let found = resample(&sine(440.0, rate, rate as usize), rate, RATE);
             let expected = sine(440.0, RATE, RATE as usize);
             assert!(found.len().abs_diff(RATE as usize) <= 1);
             let middle = 2_000..22_000;

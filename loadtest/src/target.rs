@@ -115,7 +115,7 @@ impl Target {
     }
 
     /// Returns a path of the API, with the model if one is set.
-    fn path(&self, path: &str) -> String {
+    pub fn path(&self, path: &str) -> String {
         let model = self.model.as_ref().map_or(String::new(), |model| format!("?model={model}"));
         format!("{}{path}{model}", self.base)
     }
@@ -206,8 +206,20 @@ impl Target {
     /// # Errors
     /// The URL or the key is not valid in a request.
     pub fn socket_request(&self) -> Result<SocketRequest> {
+        self.socket_at(&self.path("/realtime"))
+    }
+
+    /// Returns the request that attaches to a call.
+    ///
+    /// # Errors
+    /// The URL or the key is not valid in a request.
+    pub fn sideband_request(&self, call: &str) -> Result<SocketRequest> {
+        self.socket_at(&format!("{}/realtime?call_id={call}", self.base))
+    }
+
+    fn socket_at(&self, path: &str) -> Result<SocketRequest> {
         let scheme = if self.tls.is_some() { "wss" } else { "ws" };
-        let mut request = format!("{scheme}://{}{}", self.authority, self.path("/realtime")).into_client_request()?;
+        let mut request = format!("{scheme}://{}{path}", self.authority).into_client_request()?;
         if let Some(authorization) = &self.authorization {
             request.headers_mut().insert(header::AUTHORIZATION, authorization.parse()?);
         }

@@ -174,7 +174,7 @@ impl TurnTracker {
             self.failed = Some("the server did not notice the barge-in");
         }
         let silent = match self.transport {
-            TransportKind::Webrtc => self.silent,
+            TransportKind::Webrtc | TransportKind::Sip => self.silent,
             TransportKind::Websocket => self.noticed,
         };
         self.barge_in = silent.zip(self.voiced).and_then(|(silent, voiced)| silent.checked_duration_since(voiced));
@@ -214,7 +214,7 @@ impl TurnTracker {
         let silent = playback.played_until().is_none_or(|until| now >= until + SILENT_END) && now >= done + SILENT_END;
         let over = match self.transport {
             TransportKind::Websocket => played,
-            TransportKind::Webrtc => (self.stopped && played) || silent,
+            TransportKind::Webrtc | TransportKind::Sip => (self.stopped && played) || silent,
         };
         if over { NextAction::Over } else { NextAction::Wait }
     }

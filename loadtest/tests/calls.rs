@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use repartee::config::Config;
+use repartee::config::{Config, SipAddress};
 use repartee::server::Server;
 use repartee_load::measure::log::{ScenarioLog, TurnLog};
 use repartee_load::measure::playback::GapCause;
@@ -110,6 +110,18 @@ async fn webrtc_answers_are_heard_whole() {
     assert!(log.samples.iter().any(|sample| sample.calls == 3));
     assert!(log.server_underruns.is_some());
     assert!(!log.server_stages.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sip_answers_are_heard_whole() {
+    let mut config = Config::default();
+    let address = repartee_load::server::free_udp_address().unwrap();
+    config.sip.listen = vec![SipAddress::udp(address)];
+    config.sip.peers = vec!["127.0.0.1/32".parse().unwrap()];
+    let server = start_with(script(), config).await;
+    let log = server.bench.run(&scenario(1, &format!("transport = \"sip\"\nsip = \"{address}\""))).await.unwrap();
+    check(&log, 1);
+    assert!(log.turns.iter().all(|turn| turn.ttfp.is_some() && turn.answer.gaps.is_empty()), "{:?}", log.turns);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,6 @@
 //! Run of the hostile trial: starts a server, asks questions alone, then while each row's attacks run.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ use crate::progress::ProgressDisplay;
 use crate::report::percentile;
 use crate::run::LoadRunner;
 use crate::scenario::Scenario;
-use crate::server::{OwnServer, binary};
+use crate::server::{OwnServer, binary, free_udp_address};
 use crate::target::{Target, TargetArguments};
 
 /// Keys of the attackers and of the innocent callers.
@@ -111,9 +111,8 @@ impl HostileArguments {
 
     async fn stage(&self, program: &std::path::Path) -> Result<AttackedServer> {
         let keys = KEYS.join(",");
-        // The server prints no address of SIP. The port is free again, and taken at once.
-        let sip = UdpSocket::bind("127.0.0.1:0")?.local_addr()?;
-        let listen = format!("sip.listen={sip}");
+        let sip = free_udp_address()?;
+        let listen = format!("sip.listen={sip},tcp:{sip}");
         let arguments = ["--listen", "127.0.0.1:0", "--set", &listen, "--set", "sip.peers=127.0.0.1/32"];
         let server = OwnServer::start_with(program, &arguments, &[("REPARTEE_API_KEYS", &keys)]).await?;
         let arguments = TargetArguments { key: Some(KEYS[1].to_owned()), ..TargetArguments::default() };

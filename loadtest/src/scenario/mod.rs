@@ -2,6 +2,7 @@
 
 pub mod arrivals;
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ pub enum TransportKind {
     Webrtc,
     /// Sound and events over one socket.
     Websocket,
+    /// Sound of a telephone over UDP, events over a sideband connection.
+    Sip,
 }
 
 /// The side that ends a caller's turn.
@@ -55,6 +58,9 @@ pub struct Scenario {
     /// Transport between callers and server.
     #[serde(default)]
     pub transport: TransportKind,
+    /// Address of the server's calls over SIP (SIP only).
+    #[serde(default)]
+    pub sip: Option<SocketAddr>,
     /// Arrival process of the calls.
     pub arrivals: Arrivals,
     /// Turns per call; callers who stay continue to the end.
@@ -159,7 +165,12 @@ impl Scenario {
         ensure!((1..=100).contains(&self.questions_per_turn), "questions_per_turn: 1 to 100");
         let websocket = self.transport == TransportKind::Websocket;
         ensure!(websocket || self.read_delay_ms == 0.0, "read_delay_ms: needs transport = \"websocket\"");
-        ensure!(!websocket || self.network == Impairment::default(), "network: webrtc only; TCP hides losses");
+        let webrtc = self.transport == TransportKind::Webrtc;
+        ensure!(webrtc || self.network == Impairment::default(), "network: webrtc only; TCP hides losses");
+        ensure!(
+            self.sip.is_some() == (self.transport == TransportKind::Sip),
+            "sip: for transport = \"sip\" alone, and needed"
+        );
         let client_ends = self.end_of_turn == EndOfTurn::Client;
         ensure!(!client_ends || self.interrupt_after_s.is_none(), "interrupt_after_s: needs end_of_turn = \"server\"");
         ensure!(

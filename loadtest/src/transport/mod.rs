@@ -1,9 +1,10 @@
-//! A caller's connection to the server, over either transport.
+//! A caller's connection to the server, over each transport.
 //!
 //! | file | what it does |
 //! |---|---|
 //! | `webrtc` | a call over WebRTC, on str0m |
 //! | `websocket` | a call over a websocket |
+//! | `sip` | a telephone's call over SIP |
 //! | `rtp_receiver` | jitter buffer, loss concealment and decoding |
 //! | `socket` | UDP with the kernel's arrival times |
 //! | `network`, `delay_queue` | a simulated bad network |
@@ -11,13 +12,14 @@
 pub mod delay_queue;
 pub mod network;
 pub mod rtp_receiver;
+pub mod sip;
 pub mod socket;
 pub mod webrtc;
 pub mod websocket;
 
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use serde_json::Value;
 
 use crate::measure::playback::Playback;
@@ -25,19 +27,22 @@ use crate::scenario::{Scenario, TransportKind};
 use crate::server_events::TimedEvent;
 use crate::speech::Frame;
 use crate::target::Target;
+use sip::SipTransport;
 use webrtc::{RtpReport, WebRtcTransport};
 use websocket::WebSocketTransport;
 
 /// Timeout of a send, if the server reads nothing.
 const SENDING: Duration = Duration::from_secs(10);
 
-/// A call in progress, over either transport.
+/// A call in progress.
 #[derive(Debug)]
 pub enum Transport {
     /// A call over WebRTC.
     WebRtc(Box<WebRtcTransport>),
     /// A call over a websocket.
     WebSocket(Box<WebSocketTransport>),
+    /// A call over SIP.
+    Sip(Box<SipTransport>),
 }
 
 impl Transport {
@@ -62,6 +67,10 @@ impl Transport {
                 let line = WebSocketTransport::call(target, caller, delay, patience).await?;
                 Ok(Self::WebSocket(Box::new(line)))
             }
+            TransportKind::Sip => {
+                let server = scenario.sip.context("sip: the server's address is missing")?;
+                Ok(Self::Sip(Box::new(SipTransport::call(target, caller, server, patience).await?)))
+            }
         }
     }
 
@@ -73,6 +82,7 @@ impl Transport {
         match self {
             Self::WebRtc(line) => line.next(until).await,
             Self::WebSocket(line) => line.next(until).await,
+            Self::Sip(line) => line.next(until).await,
         }
     }
 
@@ -84,6 +94,10 @@ impl Transport {
         match self {
             Self::WebRtc(line) => line.send_frame(frame),
             Self::WebSocket(line) => line.send_frame(frame, Instant::now() + SENDING).await,
+            Self::Sip(line) => {
+                line.send_frame(frame);
+                Ok(())
+            }
         }
     }
 
@@ -95,6 +109,7 @@ impl Transport {
         match self {
             Self::WebRtc(line) => line.send_event(event),
             Self::WebSocket(line) => line.send_event(event, Instant::now() + SENDING).await,
+            Self::Sip(line) => line.send_event(event, Instant::now() + SENDING).await,
         }
     }
 
@@ -103,14 +118,15 @@ impl Transport {
         match self {
             Self::WebRtc(line) => line.playback(),
             Self::WebSocket(line) => line.playback(),
+            Self::Sip(line) => line.playback(),
         }
     }
 
-    /// Returns RTP and RTCP statistics; `None` over a websocket.
+    /// Returns RTP and RTCP statistics; `None` but over WebRTC.
     pub fn report(&self) -> Option<RtpReport> {
         match self {
             Self::WebRtc(line) => Some(line.report()),
-            Self::WebSocket(_) => None,
+            Self::WebSocket(_) | Self::Sip(_) => None,
         }
     }
 
@@ -119,6 +135,7 @@ impl Transport {
         match self {
             Self::WebRtc(line) => line.close(),
             Self::WebSocket(line) => line.close().await,
+            Self::Sip(line) => line.close().await,
         }
     }
 }

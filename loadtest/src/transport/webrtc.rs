@@ -323,7 +323,7 @@ impl WebRtcTransport {
 }
 
 /// Returns the local address of the route to the server.
-async fn local_address(target: &Target, caller: usize) -> Result<IpAddr> {
+pub(super) async fn local_address(target: &Target, caller: usize) -> Result<IpAddr> {
     if let Some(source) = target.source(caller) {
         return Ok(source);
     }
