@@ -6,12 +6,14 @@
 //! - `engine`: work and queues of the engine
 //! - `keys`: use of the server by API keys
 //! - `thinker`: requests to the language model's server of a cascade
+//! - `held_answers`: answers held to a form
 //! - `headroom`: headroom of the machine, and late frames
 //! - `watchdog`: delays of the server's runtime and of the engine
 
 mod echo;
 mod engine;
 mod headroom;
+mod held_answers;
 mod keys;
 mod network;
 mod stage;
@@ -33,6 +35,7 @@ use repartee_protocol::ErrorKind;
 pub use echo::{CancellingCall, EchoMetrics};
 use engine::EngineMetrics;
 pub use headroom::HeadroomMetrics;
+pub use held_answers::HeldAnswerMetrics;
 use keys::KeyMetrics;
 pub use keys::KeyUsage;
 pub use network::{DropCause, NetworkMetrics};
@@ -53,6 +56,8 @@ pub struct Metrics {
     pub responses: IntCounterVec,
     /// Metrics of echo cancelling.
     pub echo: EchoMetrics,
+    /// Number of answers that are held to a form.
+    pub held_answers: HeldAnswerMetrics,
     /// Number of speculations by `outcome`: `committed` or `aborted`.
     pub speculations: IntCounterVec,
     /// Number of questions to the turn-detection model by `outcome`: the turn `ended` or `continued`; the model
@@ -203,6 +208,7 @@ impl Metrics {
             slots: IntGauge::new("repartee_session_slots", "Sessions that the engine can hold")?,
             network: NetworkMetrics::new()?,
             echo: EchoMetrics::new()?,
+            held_answers: HeldAnswerMetrics::new()?,
         };
         let build =
             IntGaugeVec::new(Opts::new("repartee_build_info", "Always 1; the version is a label"), &["version"])?;
@@ -236,6 +242,7 @@ impl Metrics {
         metrics.registry.register(Box::new(metrics.slots.clone()))?;
         metrics.network.register(&metrics.registry)?;
         metrics.echo.register(&metrics.registry)?;
+        metrics.held_answers.register(&metrics.registry)?;
         metrics.show_zeros();
         Ok(metrics)
     }

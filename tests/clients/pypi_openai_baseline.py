@@ -3,8 +3,9 @@
 Usage: pypi_openai_baseline.py ADDRESS SCENARIO
 
 Says the first turn of the scenario. What comes back is also checked against the package's own types, closed as in
-event_schema.py. Prints {"client", "models", "whole", "streamed", "complaints"}; an answer is {"transcript", "sound"
-(raw samples, base64), "finish"}.
+event_schema.py. Then it reads the usage of its key, and asks for interfaces that the server does not have. Prints
+{"client", "models", "whole", "streamed", "usage", "refused", "complaints"}; an answer is {"transcript", "sound" (raw
+samples, base64), "finish"}, "usage" are the results of all days, "refused" the messages of errors.
 """
 
 import base64
@@ -16,8 +17,9 @@ from importlib.metadata import version
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
-from openai import OpenAI
+from openai import NotFoundError, OpenAI
 from openai.types import Model
+from openai.types.admin.organization import UsageCompletionsResponse
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from pydantic import TypeAdapter
 
@@ -82,6 +84,23 @@ def main() -> None:
         check(ChatCompletionChunk, seen)
     streamed["sound"] = base64.b64encode(pieces).decode()
 
+    owner = OpenAI(base_url=f"http://{address}/v1", admin_api_key=scenario.key, max_retries=0)
+    page = owner.admin.organization.usage.completions(start_time=0)
+    UsageCompletionsResponse.model_validate(page.to_dict(mode="json"))
+    usage = [result.to_dict() for bucket in page.data for result in bucket.results]
+
+    refused = []
+    translations = client.realtime.translations.client_secrets
+    for unserved in [
+        lambda: client.responses.create(model="any", input="hello"),
+        lambda: client.embeddings.create(model="any", input="hello"),
+        lambda: translations.create(session={"model": "any"}),
+    ]:
+        try:
+            unserved()
+        except NotFoundError as error:
+            refused.append(error.message)
+
     models = [model.id for model in listed.data]
     print(
         json.dumps(
@@ -90,6 +109,8 @@ def main() -> None:
                 "models": models,
                 "whole": whole,
                 "streamed": streamed,
+                "usage": usage,
+                "refused": refused,
                 "complaints": complaints,
             }
         )

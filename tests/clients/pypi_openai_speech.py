@@ -3,8 +3,9 @@
 Usage: pypi_openai_speech.py ADDRESS SCENARIO
 
 The text is that of the scenario's function. A voice is made of the scenario's first recording, speaks, and is deleted.
-Prints {"client", "wav", "pcm", "opus", "mp3", "events", "voice" (sound, base64), "refused" (the error of aac), "made"
-(the voice's id), "gone" (whether both deletions were confirmed)}.
+Prints {"client", "wav", "pcm", "opus", "mp3", "flac" (decoded by FFmpeg), "fast" (at twice the speed), "events",
+"voice" (sound, base64), "refused" (the error of aac), "made" (the voice's id), "gone" (whether both deletions were
+confirmed)}.
 """
 
 import base64
@@ -14,6 +15,7 @@ import pathlib
 import wave
 from importlib.metadata import version
 
+import av
 from openai import BadRequestError, OpenAI
 
 from scenario import arguments
@@ -45,6 +47,14 @@ def main() -> None:
                 event = json.loads(line.removeprefix("data: "))
                 sound += base64.b64decode(event.get("audio", ""))
     spoken["events"] = base64.b64encode(sound).decode()
+
+    # Another decoder than the server's own.
+    flac = client.audio.speech.create(**asked, response_format="flac").content
+    with av.open(io.BytesIO(flac)) as file:
+        frames = [frame.to_ndarray().astype("<i2").tobytes() for frame in file.decode(audio=0)]
+    spoken["flac"] = base64.b64encode(b"".join(frames)).decode()
+    fast = client.audio.speech.create(**asked, response_format="pcm", speed=2.0).content
+    spoken["fast"] = base64.b64encode(fast).decode()
 
     # The published default.
     spoken["mp3"] = base64.b64encode(client.audio.speech.create(**asked).content).decode()

@@ -430,6 +430,7 @@ impl CallTask {
 
     fn command(&mut self, command: Command) {
         self.budget.count_command(&command, self.model_rate, now());
+        self.metrics.held_answers.count(&command);
         // Only the newest position counts.
         if let (Command::Played { response, .. }, Some(Command::Played { response: before, .. })) =
             (&command, self.commands.back())

@@ -286,6 +286,7 @@ fn router(app: Arc<AppState>, keyless: Arc<LocalOnlyPolicy>) -> Router {
         .route("/v1/models", get(models::list))
         .route("/v1/models/{id}", get(models::show))
         .route("/v1/usage", get(usage::show))
+        .route("/v1/organization/usage/completions", get(usage::show))
         .route("/metrics", get(metrics))
         .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn(extract::refuse_compressed));

@@ -1,4 +1,5 @@
-//! `GET /v1/usage`: tokens and sound of each key and model, by day; and the writing of the ledger's file.
+//! `GET /v1/usage`, and the same by its published path: tokens and sound of each key and model, by day; and the writing of
+//! the ledger's file.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -82,7 +83,7 @@ fn bucket(rows: &[UsageRow]) -> Value {
     let sound_s = |microseconds: u64| Duration::from_micros(microseconds).as_secs_f64();
     let result = |UsageRow { key, model, totals, .. }: &UsageRow| {
         json!({
-            "object": "usage.result",
+            "object": "organization.usage.completions.result",
             "api_key_id": key,
             "model": model,
             "num_model_requests": totals.requests,

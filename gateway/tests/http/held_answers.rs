@@ -5,9 +5,11 @@ use std::path::Path;
 
 use repartee_engine::{Engine, EngineConfig, Source};
 use repartee_gateway_testkit::http::{Reply, send};
-use repartee_gateway_testkit::{connect, find, serve_engine};
+use repartee_gateway_testkit::{PATIENCE, connect, find, serve_engine};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::process::Command;
+use tokio::time::timeout;
 
 const JSON: (&str, &str) = ("content-type", "application/json");
 /// A template that is given functions as such.
@@ -118,6 +120,34 @@ async fn completions_call_demanded_functions() {
 }
 
 #[tokio::test]
+async fn openai_client_gets_forms_and_calls() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let python = root.join("target/tools/clients/bin/python");
+    if !python.exists() {
+        return println!("SKIPPED: the stock clients are not installed; scripts/setup.sh tests installs them");
+    }
+    // The second program of the page.
+    let page = include_str!("../../../docs/tools.md");
+    let program = page.split("```python\n").nth(2).and_then(|rest| rest.split("```").next()).unwrap();
+    let address = serve().await;
+    let mut command = Command::new(python);
+    command.arg("-c").arg(program.replace("127.0.0.1:8080", &address.to_string())).kill_on_drop(true);
+    let output = timeout(PATIENCE, command.env_remove("OPENAI_API_KEY").output()).await.expect("it ends").unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    let [text, call] = said.lines().collect::<Vec<_>>()[..] else { panic!("{said}") };
+    for printed in [text, call.strip_prefix("weather ").unwrap()] {
+        assert!(
+            printed.contains("'city': ") && ["'celsius'", "'fahrenheit'"].iter().any(|unit| printed.contains(unit))
+        );
+    }
+    let metrics = send(address, "GET", "/metrics", &[], b"").await.body;
+    for form in ["call", "json_schema"] {
+        assert!(metrics.contains(&format!("repartee_held_answers_total{{form=\"{form}\"}} 1\n")), "{metrics}");
+    }
+}
+
+#[tokio::test]
 async fn wrong_functions_of_completions_are_named() {
     let address = serve().await;
     let tools = json!([{"type": "function", "function": weather()}]);
@@ -143,7 +173,8 @@ async fn wrong_functions_of_completions_are_named() {
 
 #[tokio::test]
 async fn forced_calls_of_sessions_fit_their_function() {
-    let mut client = connect(serve().await).await;
+    let address = serve().await;
+    let mut client = connect(address).await;
     let mut tool = weather();
     tool["type"] = "function".into();
     for choice in [json!("required"), json!({"type": "function", "name": "weather"})] {
@@ -156,6 +187,8 @@ async fn forced_calls_of_sessions_fit_their_function() {
         assert_eq!(output[0]["name"], "weather");
         assert_fits(output[0]["arguments"].as_str().unwrap());
     }
+    let metrics = send(address, "GET", "/metrics", &[], b"").await.body;
+    assert!(metrics.contains("repartee_held_answers_total{form=\"call\"} 2\n"), "{metrics}");
     // A form that is not understood fails its response; the session goes on.
     tool["parameters"] = json!({"type": "object", "properties": {"a": {"type": "string", "pattern": "a"}}});
     client.update(json!({"tools": [tool]})).await;

@@ -137,6 +137,29 @@ async fn settings_of_stock_clients_give_warnings() {
 }
 
 #[tokio::test]
+async fn documented_translation_answers_slice_by_slice() {
+    let page = include_str!("../../../docs/live.md");
+    let example = page.split("```json\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let server = Running::start(Script { has_transcription: true, ..Script::default() }).await;
+    let mut client = server.connect().await;
+    client.send_text(example).await;
+    let session = client.expect("session.updated").await["session"].clone();
+    assert_eq!(session["repartee"]["slice_ms"], 2_000, "{session}");
+    // Two whole slices without a pause, and the caller goes on.
+    let sound: Vec<f32> = question().into_iter().cycle().take(24_000 * 5).collect();
+    client.speak(&sound, 480).await;
+    let mut events = client.until("response.done").await;
+    events.extend(client.until("response.done").await);
+    let count = |kind: &str| events.iter().filter(|event| event["type"] == kind).count();
+    assert!(count("input_audio_buffer.committed") >= 2 && count("response.output_audio.delta") >= 2, "{events:?}");
+    // What is said is written down, too, before or behind the answers.
+    let written = "conversation.item.input_audio_transcription.completed";
+    if count(written) == 0 {
+        client.until(written).await;
+    }
+}
+
+#[tokio::test]
 async fn unserved_interfaces_are_named() {
     let server = Running::start(Script::default()).await;
     for (method, path, word) in [

@@ -48,7 +48,7 @@ async fn usage_is_that_of_the_responses() {
     assert_eq!(of_one.len(), 1, "{of_one:?}");
     let frames = told["output_token_details"]["audio_tokens"].as_u64().unwrap();
     let expected = json!({
-        "object": "usage.result",
+        "object": "organization.usage.completions.result",
         "api_key_id": "one",
         "model": SpeechEngine::info(&*server.engine).name,
         "num_model_requests": 1,

@@ -31,26 +31,27 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 /// Lock of the running test: two conversations at once would slow each other down on a small machine.
-static REAL_TIME: Mutex<()> = Mutex::const_new(());
+pub static REAL_TIME: Mutex<()> = Mutex::const_new(());
 
 /// Timeout for the end of a call after the hang-up.
 const HUNG_UP_WITHIN: Duration = Duration::from_secs(10);
 
 /// A stock client and its known errors.
-struct Client {
+pub struct Client {
     /// Name of the client and of its script.
-    name: &'static str,
+    pub name: &'static str,
     /// Error codes that it is known to provoke and ignore.
     provokes: &'static [&'static str],
 }
 
 impl Client {
-    const fn named(name: &'static str) -> Self {
+    /// A client without known errors.
+    pub const fn named(name: &'static str) -> Self {
         Self { name, provokes: &[] }
     }
 
     /// Returns the command of its Python script.
-    fn python(&self) -> Result<Process> {
+    pub fn python(&self) -> Result<Process> {
         let mut command = tools::clients_python()?;
         command.arg(tools::root().join(format!("tests/clients/{}.py", self.name)));
         Ok(command)
@@ -256,6 +257,8 @@ struct Baseline {
     models: Vec<String>,
     whole: Completion,
     streamed: Completion,
+    usage: Vec<Value>,
+    refused: Vec<String>,
     complaints: Vec<String>,
 }
 
@@ -283,6 +286,14 @@ async fn pypi_openai_in_one_upload() -> Result<()> {
         ensure!(answer.finish == "stop", "{}", answer.finish);
         ensure!(STANDARD.decode(&answer.sound)? == turn.answer.sound(), "another sound than what was made");
     }
+    // Both answers, of one day or of two around midnight.
+    let sum = |field: &str| baseline.usage.iter().filter_map(|row| row[field].as_u64()).sum::<u64>();
+    ensure!((sum("num_model_requests"), sum("output_audio_tokens")) == (2, 2 * turn.answer.frames), "{baseline:?}");
+    let named = ["/v1/chat/completions", "embeddings are not served", "docs/live.md"];
+    ensure!(baseline.refused.len() == named.len(), "{:?}", baseline.refused);
+    for (refused, name) in baseline.refused.iter().zip(named) {
+        ensure!(refused.contains(name), "{refused} does not name {name}");
+    }
     Ok(())
 }
 
@@ -294,7 +305,11 @@ struct Speech {
     pcm: String,
     opus: String,
     mp3: String,
+    /// Sound of the FLAC file, decoded by FFmpeg.
+    flac: String,
     events: String,
+    /// Sound at twice the speed.
+    fast: String,
     /// Sound of the created voice.
     voice: String,
     refused: String,
@@ -314,10 +329,12 @@ async fn pypi_openai_has_a_text_read_aloud() -> Result<()> {
     println!("{}", speech.client);
     // One frame per word of "The weather in a city."
     let said = pcm::encode_i16le(&(0..5).flat_map(voice).collect::<Vec<_>>());
-    let sounds = [speech.wav, speech.pcm, speech.opus, speech.mp3, speech.events, speech.voice];
-    let [wav, pcm, opus, mp3, events, voiced] = sounds.map(|sound| STANDARD.decode(sound));
+    let sounds =
+        [speech.wav, speech.pcm, speech.opus, speech.mp3, speech.events, speech.voice, speech.flac, speech.fast];
+    let [wav, pcm, opus, mp3, events, voiced, flac, fast] = sounds.map(|sound| STANDARD.decode(sound));
     ensure!(wav?.get(44..) == Some(&said[..]), "another sound in the wav file");
-    ensure!(pcm? == said && events? == said, "another sound than what was made");
+    ensure!(pcm? == said && events? == said && flac? == said, "another sound than what was made");
+    ensure!(fast?.len() == said.len() / 2, "twice the speed");
     let opus = opus?;
     ensure!(opus.starts_with(b"OggS") && opus.windows(8).any(|window| window == b"OpusHead"), "no Opus in Ogg");
     let mp3 = mp3?;
@@ -328,7 +345,7 @@ async fn pypi_openai_has_a_text_read_aloud() -> Result<()> {
         _ => None,
     };
     let voices: Vec<_> = engine.commands().iter().filter_map(asked_for).collect();
-    ensure!(voiced? == said && voices == [speech.made], "the voice that was made speaks: {voices:?}");
+    ensure!(voiced? == said && voices.last() == Some(&speech.made), "the voice that was made speaks: {voices:?}");
     ensure!(speech.gone && engine.enrolled().is_empty(), "it is deleted");
     Ok(())
 }

@@ -6,3 +6,4 @@ mod documented;
 mod examples;
 mod gateway_calls;
 mod openai_client;
+mod telephone;

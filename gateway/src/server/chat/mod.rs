@@ -58,6 +58,7 @@ pub(super) async fn create(
     app.take_sound(&caller, plan.sound)?;
     let (session, guard) = app.admit(&caller)?;
     let metadata = metadata(&app, &plan)?;
+    plan.commands.iter().for_each(|command| app.metrics.held_answers.count(command));
     let mut generation = Generation::new(&app, &metadata.id, session, guard, plan.commands);
     generation.hold(charge);
     if plan.one_call {
