@@ -1,5 +1,7 @@
 // The dialogue of a call: turns server events into turns, states and results of function calls.
 
+import { BoundedMap } from "./bounded_map.js";
+import { NextDecisions } from "./decisions.js";
 import { FirstSoundWait } from "./first_sound.js";
 import { answer } from "./functions.js";
 import { contentOf, transcriptOf } from "./items.js";
@@ -26,8 +28,9 @@ export class Dialogue {
   #over = false;
   /** Its pending waterfall. @type {Marks | null} */
   #marks = null;
-  /** Id of a response or an item -> its turn. @type {Map<string, Turn>} */
-  #turnOf = new Map();
+  /** Id of a response or an item -> its turn. @type {BoundedMap<Turn>} */
+  #turnOf = new BoundedMap(MAX_KNOWN);
+  #decisions = new NextDecisions();
   /** Id of an item -> words that came before its turn was committed. @type {Map<string, string>} */
   #early = new Map();
   #wait = new FirstSoundWait();
@@ -96,6 +99,7 @@ export class Dialogue {
     this.#wait.end();
     this.#turnOf.clear();
     this.#early.clear();
+    this.#decisions.clear();
     this.#items = [];
   }
 
@@ -110,10 +114,13 @@ export class Dialogue {
         this.#begin(this.#voiceAt ?? performance.now()).lasted(event.audio_end_ms - this.#speechStartMs);
         show("thinking");
         break;
+      case "repartee.decision":
+        this.#decisions.add(event, this.#turn);
+        break;
       case "input_audio_buffer.committed":
         this.#wait.begin(false);
         if (this.#turn) {
-          this.#know(event.item_id, this.#turn);
+          this.#turnOf.set(event.item_id, this.#turn);
           const early = this.#early.get(event.item_id);
           if (early) this.#turn.said(early, { more: true });
         }
@@ -142,7 +149,7 @@ export class Dialogue {
         this.#forgetItems();
         break;
       case "response.created":
-        this.#know(event.response.id, this.#turn ?? this.#begin());
+        this.#turnOf.set(event.response.id, this.#turn ?? this.#begin());
         this.#over = false;
         this.#marks?.mark("created");
         break;
@@ -185,24 +192,15 @@ export class Dialogue {
     const marks = new Marks(silentSince ?? performance.now());
     if (silentSince !== undefined) marks.mark("ended");
     [this.#turn, this.#marks, this.#over] = [turn, marks, false];
+    this.#decisions.give(turn);
     return turn;
-  }
-
-  /**
-   * @param {string} id of a response or an item
-   * @param {Turn} turn
-   */
-  #know(id, turn) {
-    this.#turnOf.set(id, turn);
-    const [oldest] = this.#turnOf.keys();
-    if (oldest !== undefined && this.#turnOf.size > MAX_KNOWN) this.#turnOf.delete(oldest);
   }
 
   /** @param {ServerEvent<"response.output_audio_transcript.delta" | "response.output_text.delta">} event */
   #worded({ response_id: response, item_id: item, delta }) {
     const turn = this.#turnOf.get(response);
     turn?.add(delta, item);
-    if (turn) this.#know(item, turn);
+    if (turn) this.#turnOf.set(item, turn);
   }
 
   /** @param {RealtimeResponse} response */

@@ -1,7 +1,7 @@
 // The conversation so far, as data: kept across a reload while the tab is open, sent to a new call (the server keeps a session
 // no longer than its call), and exported for download.
 
-/** @import { ClientEvent } from "./types/events.js" */
+/** @import { ClientEvent, DecisionMade } from "./types/events.js" */
 /** @import { WaterfallStage } from "./waterfall.js" */
 
 /** @typedef {{ name: string, arguments: string, result: string }} CallRecord */
@@ -17,6 +17,7 @@
  * @property {string} unheard the rest of an interrupted answer
  * @property {number | null} firstSoundMs null until there is a sound
  * @property {WaterfallStage[] | null} waterfall null until there is a sound
+ * @property {DecisionMade[]} decisions the server's decisions about the caller's sound
  * @property {CallRecord[]} calls
  * @property {string} note reason of an early end; empty for none
  * @property {number} at its begin, in ms since 1970
@@ -31,7 +32,7 @@ const MAX_TURNS = 100;
 /** Returns an empty turn that begins now. @returns {TurnRecord} */
 export function newTurn() {
   const unknown = { asked: null, askedMs: null, firstSoundMs: null, waterfall: null };
-  return { ...unknown, written: false, answer: "", unheard: "", calls: [], note: "", at: Date.now() };
+  return { ...unknown, written: false, answer: "", unheard: "", decisions: [], calls: [], note: "", at: Date.now() };
 }
 
 export class Transcript {

@@ -1,8 +1,10 @@
 // The visible list of turns: the caller's words, the answer, its unheard part, function calls, the time to first sound.
 
+import { MAX_DECISIONS, showDecisions } from "./decisions.js";
 import { showWaterfall } from "./waterfall.js";
 
 /** @import { CallRecord, TurnRecord } from "./transcript.js" */
+/** @import { DecisionMade } from "./types/events.js" */
 /** @import { WaterfallStage } from "./waterfall.js" */
 
 /** One turn, as a list item that shows a turn of the transcript and keeps it up to date. */
@@ -130,6 +132,15 @@ export class Turn {
     this.#changed();
   }
 
+  /** Shows a decision of the server. @param {DecisionMade} made */
+  decided(made) {
+    const { decisions } = this.#record;
+    if (decisions.length === MAX_DECISIONS) return;
+    decisions.push(made);
+    this.#showTime();
+    this.#changed();
+  }
+
   /** Marks the answer as interrupted. */
   interrupted() {
     this.#item.classList.add("interrupted");
@@ -173,10 +184,12 @@ export class Turn {
   }
 
   #showTime() {
-    const { firstSoundMs, waterfall } = this.#record;
-    if (firstSoundMs === null) return;
-    this.#time.textContent = `first sound ${firstSoundMs} ms`;
+    const { firstSoundMs, waterfall, decisions } = this.#record;
+    if (firstSoundMs !== null) this.#time.textContent = `first sound ${firstSoundMs} ms`;
+    else if (decisions.length) this.#time.textContent = "what the server decided";
+    else return;
     if (waterfall) showWaterfall(this.#timing, waterfall);
+    showDecisions(this.#timing, decisions);
     this.#scroll();
   }
 

@@ -34,7 +34,7 @@ test("the log is copied and saved as lines", () =>
     const lines = (await copied(page, "#copy-events")).split("\n").map((line) => JSON.parse(line));
     assert.deepEqual(
       lines.map(({ direction, event }) => `${direction} ${event.type}`),
-      ["sent conversation.item.create", "sent response.create", "received response.created"],
+      ["sent session.update", "sent conversation.item.create", "sent response.create", "received response.created"],
     );
     assert.ok(lines.every(({ at }) => !Number.isNaN(Date.parse(at))));
     const [download] = await Promise.all([page.waitForEvent("download"), page.click("#save-events")]);

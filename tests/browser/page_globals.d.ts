@@ -8,6 +8,8 @@ import type { ClientEvent } from "../../web/types/events.js";
 interface Standin {
   /** Events of the page. */
   events: ClientEvent[];
+  /** Number of events that ask for decisions. */
+  decisions: number;
   /** Number of posted offers. */
   calls: number;
   /** Number of posted hang-ups. */

@@ -85,6 +85,36 @@ test("the wait for the first sound is explained", () =>
     assert.ok(await page.isVisible(".waterfall .stage"));
   }));
 
+test("decisions of the server show with their reasons", () =>
+  inCall(async (page) => {
+    assert.equal(await page.evaluate(() => standin.decisions), 1, "the page asks for them");
+    /** @type {(decision: string, reason: string, figures?: object) => StubEvent} */
+    const made = (decision, reason, figures = {}) => ({ type: "repartee.decision", decision, reason, audio_ms: 1250, ...figures });
+    const [started, ...rest] = SPOKEN;
+    await send(page, made("noise_reduced", "far_field"), made("turn_started", "voice", { voice_ms: 64 }), started);
+    await send(page, made("turn_paused", "silence", { silence_ms: 208 }), made("turn_ended", "model", { silence_ms: 320, probability: 0.934 }));
+    await send(page, ...rest, words("One, two."), STARTED);
+    await send(page, made("echo_found", "playback"), made("playback_paused", "loud_voice", { voice_ms: 16 }));
+    await send(page, made("voice_dismissed", "voice_ended", { probability: 0.02 }));
+    await send(page, made("interrupted", "network_sure", { voice_ms: 128, probability: 0.97 }), started, ...rest);
+    await page.waitForFunction(() => document.querySelectorAll("#turns > li").length === 2);
+    const shown = (/** @type {number} */ turn) => page.locator("#turns > li").nth(turn).locator(".decisions li span:last-child").allTextContents();
+    assert.deepEqual(await shown(0), [
+      "Noise reduced: microphone in the room",
+      "Turn begins: a voice (voice 64 ms)",
+      "Turn may be over: silence (silence 208 ms)",
+      "Turn is over: the turn-detection model judged the pause (silence 320 ms, probability 0.93)",
+      "Echo found and cancelled: playback and microphone compared",
+      "Answer pauses: a voice louder than any echo (voice 16 ms)",
+      "No interruption: the voice was short or soft (probability 0.02)",
+    ]);
+    assert.deepEqual(await shown(1), ["Answer interrupted: the voice sounds like an interruption (voice 128 ms, probability 0.97)"]);
+    await page.locator(".time").first().click();
+    assert.ok(await page.locator(".decisions").first().isVisible());
+    await page.reload();
+    assert.equal((await shown(0)).length, 7, "a reload keeps them");
+  }));
+
 test("a reload keeps the history and tells it", () =>
   inCall(async (page) => {
     await interrupt(page);

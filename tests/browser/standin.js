@@ -1,7 +1,7 @@
 // Runs in the page before its own scripts: a call's other end inside the page, controlled by the test.
 // Only the network is replaced; microphone, peer connections, data channel and sound are the browser's own.
 //
-// window.standin: { events: the page's events, calls: posted offers, hangups: posted hang-ups, send(event), sound(on),
+// window.standin: { events: the page's events but for those that ask for decisions, whose number is decisions, calls: posted offers, hangups: posted hang-ups, send(event), sound(on),
 // level(): how loud the page's microphone was in the last second and a half, listenAnew(): not before now, close(),
 // refuse: reply that refuses offers, if any }.
 
@@ -14,6 +14,7 @@
   /** @type {typeof window.standin} */
   const standin = {
     events: [],
+    decisions: 0,
     calls: 0,
     hangups: 0,
     opened: Promise.resolve(),
@@ -41,7 +42,11 @@
     peer.addEventListener("track", ({ track }) => listen(new MediaStream([track])));
     standin.opened = new Promise((resolve) => {
       peer.addEventListener("datachannel", ({ channel }) => {
-        channel.addEventListener("message", ({ data }) => standin.events.push(JSON.parse(data)));
+        channel.addEventListener("message", ({ data }) => {
+          const event = JSON.parse(data);
+          if (event.session?.repartee?.decisions) standin.decisions += 1;
+          else standin.events.push(event);
+        });
         standin.send = (event) => channel.send(JSON.stringify(event));
         channel.addEventListener("open", resolve);
       });

@@ -25,6 +25,20 @@ export interface EventExtension {
   warnings: string[];
 }
 
+// decision.rs
+
+/** Decision of the server about the caller's sound. */
+export interface DecisionMade {
+  decision: string;
+  reason: string;
+  /** Input received until the decision. */
+  audio_ms: number;
+  /** Probability that decided. */
+  probability?: number;
+  voice_ms?: number;
+  silence_ms?: number;
+}
+
 // session.rs
 
 /** Function tool as sent. */
@@ -44,6 +58,8 @@ export interface SessionExtension {
   speculative_start: boolean;
   /** Length in ms of the slices to answer during a turn; absent for whole turns. */
   slice_ms?: number;
+  /** True to send each decision about the caller's sound as `repartee.decision`. */
+  decisions: boolean;
 }
 
 export type Modality = "audio" | "text";
@@ -493,6 +509,7 @@ export interface ServerEvents {
   "output_audio_buffer.stopped": { response_id: string };
   "output_audio_buffer.cleared": { response_id: string };
   "rate_limits.updated": { rate_limits: RateLimit[] };
+  "repartee.decision": DecisionMade;
 }
 
 /** A server event of one type, or of any. */

@@ -11,6 +11,7 @@
 use std::time::Duration;
 
 use super::barge_in_policy::NetworkJudgement;
+use super::decision::DecisionReason;
 use super::echo_guard::EchoLevel;
 
 /// Voice that pauses the playback, if clearly louder than any echo.
@@ -106,12 +107,19 @@ pub(crate) struct BargeIn {
     standing_out: u64,
     /// Last dismissed candidate: start, end and voice, in samples.
     dismissed: Option<(u64, u64, u64)>,
+    /// Reason of the last verdict.
+    reason: DecisionReason,
 }
 
 impl BargeIn {
     /// Creates a detector for a stream at `rate` Hz.
     pub fn new(rate: u32) -> Self {
-        Self { rate, open: None, standing_out: 0, dismissed: None }
+        Self { rate, open: None, standing_out: 0, dismissed: None, reason: DecisionReason::VoiceEnded }
+    }
+
+    /// Reason of the last verdict other than [`BargeInVerdict::Open`].
+    pub fn reason(&self) -> DecisionReason {
+        self.reason
     }
 
     /// True while a candidate is judged.
@@ -197,32 +205,37 @@ impl BargeIn {
         let share = if too_late { LATEST_SHARE } else { SHARE };
         let sounds = silent <= breath && after >= least;
         let goes_on = sounds && quiet <= breath && after as f32 >= (time - hidden) as f32 * share;
-        let verdict = match () {
-            () if voiced >= again && earlier + voiced >= enough && quiet == 0 => BargeInVerdict::Interruption,
-            () if over && goes_on => BargeInVerdict::Interruption,
-            () if too_late || (over && !sounds) || silent >= ended => BargeInVerdict::Nothing,
-            () => BargeInVerdict::Open,
+        let again = voiced >= again && earlier + voiced >= enough && quiet == 0;
+        let (verdict, reason) = match () {
+            () if again && earlier > 0 => (BargeInVerdict::Interruption, DecisionReason::VoiceBeganAgain),
+            () if again || (over && goes_on) => (BargeInVerdict::Interruption, DecisionReason::VoiceWentOn),
+            () if too_late || (over && !sounds) || silent >= ended => {
+                (BargeInVerdict::Nothing, DecisionReason::VoiceEnded)
+            }
+            () => (BargeInVerdict::Open, DecisionReason::VoiceEnded),
         };
-        let verdict = match (verdict, network) {
+        let (verdict, reason) = match (verdict, network) {
             (BargeInVerdict::Open, Some(_)) if sure >= SURE_FRAMES && voiced >= judged && quiet == 0 => {
-                BargeInVerdict::Interruption
+                (BargeInVerdict::Interruption, DecisionReason::NetworkSure)
             }
             (BargeInVerdict::Nothing, Some(network))
                 if interruption >= network.thresholds.at_end && voiced >= judged && hidden == 0 =>
             {
-                BargeInVerdict::Interruption
+                (BargeInVerdict::Interruption, DecisionReason::NetworkAtEnd)
             }
-            (BargeInVerdict::Interruption, Some(network))
-                if interruption < network.thresholds.holding && time + length <= longest =>
-            {
-                BargeInVerdict::Open
+            (BargeInVerdict::Interruption, Some(network)) if interruption < network.thresholds.holding => {
+                match time + length <= longest {
+                    true => (BargeInVerdict::Open, reason),
+                    false if longest > 0 => (verdict, DecisionReason::LongestWait),
+                    false => (verdict, reason),
+                }
             }
-            (verdict, _) => verdict,
+            _ => (verdict, reason),
         };
         if verdict == BargeInVerdict::Open {
             return verdict;
         }
-        self.open = None;
+        (self.open, self.reason) = (None, reason);
         self.dismissed = (verdict == BargeInVerdict::Nothing).then_some((since, position, earlier + voiced));
         verdict
     }

@@ -24,6 +24,20 @@ pub struct CancelledAnswer {
     pub removed_db: Option<f32>,
 }
 
+/// Result of the search for an echo.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum EchoFinding {
+    /// Not known yet.
+    #[default]
+    Unknown,
+    /// There is an echo, which is cancelled.
+    Echo,
+    /// No echo so far: the input passes as it is until one is found.
+    NoEcho,
+    /// No echo in two answers: it is sought no more.
+    Ended,
+}
+
 /// Echo canceller of one call.
 #[derive(Debug, Default)]
 pub struct CallEcho {
@@ -97,6 +111,16 @@ impl CallEcho {
     /// True if the delay of the echo is known.
     pub fn is_aligned(&self) -> bool {
         self.canceller.as_ref().is_some_and(|canceller| canceller.delay().is_some())
+    }
+
+    /// Returns what the search for an echo has found.
+    pub fn finding(&self) -> EchoFinding {
+        match self.phase {
+            Phase::Ended => EchoFinding::Ended,
+            Phase::Seeking => EchoFinding::NoEcho,
+            Phase::Running if self.is_aligned() => EchoFinding::Echo,
+            Phase::Running | Phase::Paused => EchoFinding::Unknown,
+        }
     }
 
     /// Returns the answer that was over at the last [`Self::begin_piece`]; only once.

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use repartee_testkit::memory::{CountScope, counts};
 
-use super::{CallEcho, CancelledAnswer, Phase, RATE};
+use super::{CallEcho, CancelledAnswer, EchoFinding, Phase, RATE};
 use crate::echo_canceller::tests::{echo, levelled};
 use crate::level::rms;
 
@@ -158,6 +158,7 @@ fn answers_without_echo_end_it() {
         call.pause(&silence(2_000));
     }
     assert!(call.echo.has_ended() && call.echo.canceller.is_none(), "its memory is free");
+    assert_eq!(call.echo.finding(), EchoFinding::Ended);
     assert_eq!(call.answers, [CancelledAnswer { removed_db: None }; 2]);
     let played = speech("answer-harbour");
     let input = echo(&played, 2_400, 0.5, 0.0);
@@ -175,6 +176,7 @@ fn input_passes_where_no_echo_is_found() {
     let (before, after) = headphones.split_at(100 * PACKET);
     call.play(&played, before);
     assert!(!call.echo.is_running() && call.echo.phase == Phase::Seeking);
+    assert_eq!(call.echo.finding(), EchoFinding::NoEcho);
     let over: Vec<f32> = after.iter().zip(caller.iter().cycle()).map(|(noise, voice)| noise + voice).collect();
     call.play(&played[before.len()..], &over[..50 * PACKET]);
     assert_eq!(call.out[call.out.len() - 50 * PACKET..], over[..50 * PACKET], "neither softer nor later");
@@ -199,6 +201,7 @@ fn echo_that_comes_later_is_found() {
             call.hear(input);
         }
         assert!(call.echo.is_running() && call.echo.is_aligned(), "in pieces of {piece}");
+        assert_eq!(call.echo.finding(), EchoFinding::Echo);
         let removed = call.removed(&input, 3.0, 5.0);
         assert!(removed > 15.0, "{removed} dB in pieces of {piece}");
         // Behind the answer it still passes the canceller, which changes nothing.

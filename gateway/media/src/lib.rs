@@ -18,6 +18,7 @@
 //! | [`barge_in`] | detects whether a voice over our playback is an interruption |
 //! | `barge_in_policy` | how sure that has to be, and how long it may take |
 //! | `interruption_net` | a network that hears whether the caller interrupts, listens or coughs |
+//! | [`decision`] | decisions about the caller's sound, with their reasons |
 //! | [`echo_guard`] | prevents the echo of our playback from counting as speech |
 //! | `echo_path` | estimates gain and delay of the echo |
 //! | [`echo_canceller`] | removes the echo of our playback from the input |
@@ -74,6 +75,7 @@ pub mod adaptation;
 pub mod barge_in;
 mod barge_in_policy;
 pub mod call_echo;
+pub mod decision;
 pub mod downmix;
 pub mod dtmf;
 pub mod echo_canceller;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::barge_in::{self, BargeIn, BargeInVerdict, InputKind};
 pub use super::barge_in_policy::BargeInPolicy;
 use super::barge_in_policy::NetworkJudgement;
+use super::decision::{Decision, DecisionKind, DecisionReason, Decisions};
 use super::echo_guard::EchoLevel;
 use super::endpointing::{Eagerness, PauseJudgement, PauseModel, TurnQuery};
 use super::interruption_net::{HOP, InterruptionNet};
@@ -137,6 +138,7 @@ pub struct TurnDetector<D = Earshot> {
     /// Network that judges voices over the playback, once there was one.
     network: Option<Box<InterruptionNet>>,
     evidence: TurnEvidence,
+    decisions: Decisions,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -182,6 +184,7 @@ impl<D: VoiceDetector> TurnDetector<D> {
             is_held: false,
             network: None,
             evidence: TurnEvidence::default(),
+            decisions: Decisions::default(),
         }
     }
 
@@ -207,6 +210,11 @@ impl<D: VoiceDetector> TurnDetector<D> {
     /// True if the last turn ended because it reached the longest duration. Returns it once.
     pub fn take_cut(&mut self) -> bool {
         std::mem::take(&mut self.is_cut)
+    }
+
+    /// Returns the decisions of the sound so far, each only once.
+    pub fn take_decisions(&mut self) -> impl Iterator<Item = Decision> {
+        self.decisions.take()
     }
 
     /// Returns the question that is due for the model, if any. Returns each question once.
@@ -239,15 +247,33 @@ impl<D: VoiceDetector> TurnDetector<D> {
         let probability = probability.filter(|probability| probability.is_finite())?;
         judgement.probability = Some(probability);
         if self.position - *voice_end >= judgement.required_ms(eagerness, Some(model)) * PER_MS {
-            return Some(self.stop());
+            return Some(self.stop(DecisionReason::Model));
         }
         let begins = !*paused && self.settings.pause_ms.is_some() && model.speculates(probability);
         *paused |= begins;
-        begins.then_some(TurnEvent::Paused { audio_end_ms: self.position / PER_MS })
+        begins.then(|| self.pause(DecisionReason::Model))
+    }
+
+    /// Notes a decision with the figures of the open turn's pause, if there is one.
+    fn decide(&mut self, kind: DecisionKind, reason: DecisionReason) {
+        let decision = Decision::new(kind, reason, self.position / PER_MS);
+        self.decisions.push(match self.state {
+            State::Speaking { voice_end, judgement, .. } => decision
+                .with_probability(judgement.probability)
+                .after_silence(Duration::from_millis((self.position - voice_end) / PER_MS)),
+            State::Quiet { .. } => decision,
+        });
+    }
+
+    /// Reports that the open turn may have ended at the current position.
+    fn pause(&mut self, reason: DecisionReason) -> TurnEvent {
+        self.decide(DecisionKind::TurnPaused, reason);
+        TurnEvent::Paused { audio_end_ms: self.position / PER_MS }
     }
 
     /// Ends the open turn at the current position.
-    fn stop(&mut self) -> TurnEvent {
+    fn stop(&mut self, reason: DecisionReason) -> TurnEvent {
+        self.decide(DecisionKind::TurnEnded, reason);
         self.floor = self.position;
         self.state = State::QUIET;
         TurnEvent::SpeechStopped { audio_end_ms: self.position / PER_MS }
@@ -344,7 +370,7 @@ impl<D: VoiceDetector> TurnDetector<D> {
             self.drop_candidate();
             if was_held {
                 // The playback has ended before the decision.
-                return Some(self.start(since));
+                return Some(self.start(since, DecisionKind::TurnStarted, DecisionReason::PlaybackEnded, None));
             }
         }
         match &mut self.state {
@@ -373,6 +399,7 @@ impl<D: VoiceDetector> TurnDetector<D> {
                 if !begins {
                     return None;
                 }
+                let is_long = interrupts(INTERRUPTION);
                 if is_judged {
                     self.onset = self.position - since;
                     self.barge_in.begin(since, self.position, voiced, level);
@@ -380,13 +407,14 @@ impl<D: VoiceDetector> TurnDetector<D> {
                         network.begin(((self.position - since) / length) as usize);
                     }
                     self.is_held = !self.pausable;
-                    return self.pausable.then_some(TurnEvent::PossibleBargeIn { audio_ms: self.position / PER_MS });
+                    return self.pausable.then(|| self.pause_playback(is_long));
                 }
-                Some(self.start(since))
+                let kind = if self.unpausable { DecisionKind::Interrupted } else { DecisionKind::TurnStarted };
+                Some(self.start(since, kind, DecisionReason::Voice, None))
             }
             State::Speaking { begin, .. } if self.longest.is_some_and(|longest| self.position - *begin >= longest) => {
                 self.is_cut = true;
-                Some(self.stop())
+                Some(self.stop(DecisionReason::LongestTurn))
             }
             State::Speaking { voice_end, proven, paused, judgement, .. } => {
                 *proven = evidence.map_or(*proven, |end| end.max(*proven));
@@ -396,20 +424,21 @@ impl<D: VoiceDetector> TurnDetector<D> {
                         Some(eagerness) => judgement.required_ms(eagerness, self.model),
                     };
                 if self.position - *proven >= required + UNPROVEN {
-                    return Some(self.stop());
+                    return Some(self.stop(DecisionReason::NoVoice));
                 }
                 if probability >= least {
                     *voice_end = self.position;
                     *judgement = PauseJudgement::NONE;
-                    return std::mem::take(paused).then_some(TurnEvent::Resumed { audio_ms: start / PER_MS });
+                    return std::mem::take(paused).then(|| self.resume(start));
                 }
                 let silence = self.position - *voice_end;
                 if silence >= required {
-                    return Some(self.stop());
+                    let is_judged = judgement.probability.is_some();
+                    return Some(self.stop(if is_judged { DecisionReason::Model } else { DecisionReason::Silence }));
                 }
                 let begins = !*paused && self.settings.pause_ms.is_some_and(|pause| silence >= pause * PER_MS);
                 *paused |= begins;
-                begins.then_some(TurnEvent::Paused { audio_end_ms: self.position / PER_MS })
+                begins.then(|| self.pause(DecisionReason::Silence))
             }
         }
     }
@@ -431,10 +460,13 @@ impl<D: VoiceDetector> TurnDetector<D> {
             return None;
         }
         self.drop_candidate();
+        let reason = self.barge_in.reason();
         if verdict == BargeInVerdict::Interruption {
-            return Some(self.start(since));
+            return Some(self.start(since, DecisionKind::Interrupted, reason, interruption));
         }
         self.state = State::QUIET;
+        let dismissed = Decision::new(DecisionKind::VoiceDismissed, reason, self.position / PER_MS);
+        self.decisions.push(dismissed.with_probability(interruption));
         is_paused.then_some(TurnEvent::BargeInDismissed { audio_ms: self.position / PER_MS })
     }
 
@@ -458,10 +490,33 @@ impl<D: VoiceDetector> TurnDetector<D> {
         self.network.get_or_insert_default().push(frame)
     }
 
+    /// Reports a voice over a playback that can pause; `is_long` if any voice of its length pauses it.
+    fn pause_playback(&mut self, is_long: bool) -> TurnEvent {
+        let reason = if is_long { DecisionReason::Voice } else { DecisionReason::LoudVoice };
+        let decision = Decision::new(DecisionKind::PlaybackPaused, reason, self.position / PER_MS);
+        self.decisions.push(decision.after_voice(self.onset()));
+        TurnEvent::PossibleBargeIn { audio_ms: self.position / PER_MS }
+    }
+
+    /// Reports that the caller continues with the voice at `start`.
+    fn resume(&mut self, start: u64) -> TurnEvent {
+        let resumed = Decision::new(DecisionKind::TurnResumed, DecisionReason::Voice, self.position / PER_MS);
+        self.decisions.push(resumed);
+        TurnEvent::Resumed { audio_ms: start / PER_MS }
+    }
+
     /// Starts a turn whose voice started at `since`.
-    fn start(&mut self, since: u64) -> TurnEvent {
+    fn start(
+        &mut self,
+        since: u64,
+        kind: DecisionKind,
+        reason: DecisionReason,
+        interruption: Option<f32>,
+    ) -> TurnEvent {
         let begin = since.saturating_sub(self.settings.prefix_padding_ms * PER_MS).max(self.floor);
         self.onset = self.position - since;
+        let decision = Decision::new(kind, reason, self.position / PER_MS);
+        self.decisions.push(decision.after_voice(self.onset()).with_probability(interruption));
         let (voice_end, proven, judgement) = (self.position, self.position, PauseJudgement::NONE);
         self.state = State::Speaking { begin, voice_end, proven, paused: false, judgement };
         // Rounded up: the floor may lie inside a millisecond, and the start must not lie in the previous turn.
@@ -485,6 +540,9 @@ mod acoustics_tests;
 #[cfg(test)]
 #[path = "vad_barge_in_tests.rs"]
 mod barge_in_tests;
+#[cfg(test)]
+#[path = "decision_tests.rs"]
+mod decision_tests;
 #[cfg(test)]
 #[path = "vad_tests.rs"]
 mod tests;

@@ -53,6 +53,8 @@ fn turn_ends_without_evidence_of_a_voice() {
     let mut turns = steady();
     turns.configure(TurnSettings { silence_duration_ms: 1_000, ..TurnSettings::default() });
     assert_eq!(boundaries(&mut turns, 5_000), [(true, 0), (false, 40 + 113)]);
+    let ended = turns.take_decisions().last().map(|decision| (decision.kind, decision.reason));
+    assert_eq!(ended, Some((DecisionKind::TurnEnded, DecisionReason::NoVoice)));
 }
 
 #[test]

@@ -14,6 +14,7 @@
 //! | [`speech_synthesis`] | `repartee.text.*`: given text, streamed by the client |
 //! | [`truncation`] | a conversation that no longer fits the context |
 //! | [`rate_limits`] | `rate_limits.updated` |
+//! | [`decision`] | `repartee.decision`: decisions about the caller's sound |
 //! | [`error`] | `error` events, and the body of HTTP errors |
 //! | [`json`] | bodies of requests, and the bounds of a JSON text |
 //! | [`extension`] | `repartee`: Repartee's extension of an event |
@@ -49,6 +50,7 @@
 //! ```
 
 pub mod beta;
+pub mod decision;
 pub mod error;
 pub mod extension;
 pub mod input_audio;

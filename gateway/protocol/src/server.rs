@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{error, input_audio, item, output_audio, rate_limits, response, session, transcription};
+use super::{decision, error, input_audio, item, output_audio, rate_limits, response, session, transcription};
 
 /// A server event with its `event_id`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -89,6 +89,8 @@ pub enum ServerEvent {
     OutputCleared(output_audio::ResponseRef),
     #[serde(rename = "rate_limits.updated")]
     RateLimitsUpdated(rate_limits::RateLimitsUpdated),
+    #[serde(rename = "repartee.decision")]
+    DecisionMade(decision::DecisionMade),
 }
 
 impl ServerEvent {
@@ -130,6 +132,7 @@ impl ServerEvent {
             Self::OutputStopped(_) => "output_audio_buffer.stopped",
             Self::OutputCleared(_) => "output_audio_buffer.cleared",
             Self::RateLimitsUpdated(_) => "rate_limits.updated",
+            Self::DecisionMade(_) => "repartee.decision",
         }
     }
 }
@@ -162,6 +165,7 @@ mod tests {
             ServerEvent::InputCleared {},
             ServerEvent::KeyReceived(input_audio::KeyReceived { event: "#".to_owned(), received_at: 1 }),
             ServerEvent::RateLimitsUpdated(rate_limits::RateLimitsUpdated::default()),
+            ServerEvent::DecisionMade(decision::DecisionMade::default()),
         ] {
             assert_eq!(serde_json::to_value(&event).unwrap()["type"], event.kind());
         }

@@ -124,11 +124,13 @@ pub struct SessionExtension {
     /// Length in ms of the slices to answer during a turn, as in streaming translation; `None` for whole turns.
     #[serde(deserialize_with = "optional_integer", skip_serializing_if = "Option::is_none")]
     pub slice_ms: Option<u32>,
+    /// True to send each decision about the caller's sound as `repartee.decision`.
+    pub decisions: bool,
 }
 
 impl Default for SessionExtension {
     fn default() -> Self {
-        Self { warnings: Vec::new(), speculative_start: true, slice_ms: None }
+        Self { warnings: Vec::new(), speculative_start: true, slice_ms: None, decisions: false }
     }
 }
 

@@ -34,6 +34,7 @@ impl RealtimeSession {
             SessionInput::Turn(TurnEvent::Paused { audio_end_ms }) => self.begin_speculation(audio_end_ms, now),
             SessionInput::Turn(TurnEvent::Resumed { .. }) => self.abort_speculation(),
             SessionInput::Turn(TurnEvent::SpeechStopped { audio_end_ms }) => self.speech_stopped(audio_end_ms, now),
+            SessionInput::Decision(decision) => self.tell_decision(decision),
             SessionInput::Engine(event) => self.engine_event(event, now),
             SessionInput::PendingEvent => self.process_pending_event(now),
             SessionInput::DeadlineReached => self.time(now),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use repartee_engine_api::{Command, EngineUsage, Event, LatencyStamps, ModelInfo, ResponseId};
+use repartee_media::decision::Decision;
 use repartee_media::vad::{TurnEvent, TurnSettings};
 use repartee_protocol::noise_reduction::NoiseReductionKind;
 use repartee_protocol::response::{PartRef, ResponseStatus};
@@ -35,6 +36,8 @@ pub enum SessionInput {
     },
     /// Turn boundary detected in the audio received so far.
     Turn(TurnEvent),
+    /// Decision about the audio received so far, for a client that wants to see it. It precedes the boundary that it makes.
+    Decision(Decision),
     /// Event from the engine.
     Engine(Event),
     /// The caller has room for another pending event; see [`RealtimeSession::has_pending_event`].

@@ -1,8 +1,10 @@
 //! The caller's turns: started and ended by turn detection, committed by the client, or begun by silence after a response.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use repartee_engine_api::{Command, ItemId};
+use repartee_media::decision::Decision;
+use repartee_protocol::decision::DecisionMade;
 use repartee_protocol::input_audio::{AudioCommitted, SpeechStarted, SpeechStopped, TimeoutTriggered};
 use repartee_protocol::item::{Item, ItemContent, ItemObject, ItemRole, ItemStatus, Message};
 use repartee_protocol::response::StatusReason;
@@ -90,6 +92,23 @@ impl RealtimeSession {
             let request = self.default_request(now);
             self.start_or_queue(request);
         }
+    }
+
+    /// Sends a decision to a client that asked for them.
+    pub(super) fn tell_decision(&mut self, decision: Decision) {
+        if !self.config.repartee.decisions {
+            return;
+        }
+        let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        self.send(ServerEvent::DecisionMade(DecisionMade {
+            decision: decision.kind.name().to_owned(),
+            reason: decision.reason.name().to_owned(),
+            audio_ms: decision.audio_ms,
+            // A thousandth is as much as a person reads.
+            probability: decision.probability.map(|probability| (probability * 1_000.0).round() / 1_000.0),
+            voice_ms: decision.voice.map(ms),
+            silence_ms: decision.silence.map(ms),
+        }));
     }
 
     pub(super) fn commit_input(&mut self) -> Result<(), ErrorBody> {

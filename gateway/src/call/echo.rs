@@ -2,8 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use repartee_media::call_echo::EchoFinding;
+use repartee_media::decision::{Decision, DecisionKind, DecisionReason};
 use repartee_media::vad;
-use repartee_realtime::Delivery;
+use repartee_realtime::{Delivery, SessionInput};
 
 use super::input_sound::ConvertedSound;
 use super::running::{CallTask, now};
@@ -46,10 +48,27 @@ impl CallTask {
         let is_recorded = self.echo_guard.is_ahead(now());
         let sound = self.input_pipeline.convert(is_recorded)?;
         self.note_cancelling();
+        self.tell_finding(transport);
         // What waits behind the piece came later.
         let arrived = now().checked_sub(self.input_pipeline.decoded()).unwrap_or_else(now);
         self.echo_guard.push_input(sound.heard(), vad::RATE, arrived);
         Ok(sound)
+    }
+
+    /// Tells what the search for an echo has found, once it changes.
+    fn tell_finding<T: Transport>(&mut self, transport: &mut T) {
+        let Some(found) = self.input_pipeline.echo().map(|echo| echo.finding()) else { return };
+        let kind = match found {
+            EchoFinding::Unknown => return,
+            EchoFinding::Echo => DecisionKind::EchoFound,
+            EchoFinding::NoEcho => DecisionKind::EchoNotFound,
+            EchoFinding::Ended => DecisionKind::EchoCancellingEnded,
+        };
+        if found != self.echo_finding {
+            self.echo_finding = found;
+            let decision = Decision::new(kind, DecisionReason::Playback, self.input_pipeline.received_ms());
+            self.input(SessionInput::Decision(decision), transport);
+        }
     }
 
     /// Updates the metrics of the canceller.

@@ -187,6 +187,11 @@ impl InputPipeline {
         Ok(inputs)
     }
 
+    /// Audio that the detector got, in ms.
+    pub fn received_ms(&self) -> u64 {
+        self.received * 1_000 / u64::from(vad::RATE)
+    }
+
     /// Returns the endpointing delay of the last turn, counted from its last sound above -45 dBFS; only once.
     pub fn endpointing(&mut self) -> Option<Duration> {
         self.endpointing.take()
@@ -203,13 +208,15 @@ impl InputPipeline {
     }
 
     /// Handles the model's answer to a question; see [`TurnDetector::on_prediction`]. Returns the turn's end if it is over, or its
-    /// pause if it may be.
-    pub fn judged(&mut self, id: u64, probability: Option<f32>) -> Option<SessionInput> {
-        let event = self.detector.on_prediction(id, probability)?;
+    /// pause if it may be, behind its decision.
+    pub fn judged(&mut self, id: u64, probability: Option<f32>) -> Vec<SessionInput> {
         let mut inputs = Vec::new();
-        self.report(event, &mut inputs);
-        self.voice_end = self.detector.voice_end();
-        inputs.pop()
+        if let Some(event) = self.detector.on_prediction(id, probability) {
+            self.report_decisions(&mut inputs);
+            self.report(event, &mut inputs);
+            self.voice_end = self.detector.voice_end();
+        }
+        inputs
     }
 
     /// Passes a converted piece through the detector, and appends the results to `inputs`.
@@ -221,10 +228,20 @@ impl InputPipeline {
         self.received += heard.len() as u64;
         let events = self.detector.push(heard);
         inputs.push(SessionInput::Audio(sound.for_model));
+        self.report_decisions(inputs);
         for event in events {
             self.report(event, inputs);
         }
         self.voice_end = self.detector.voice_end();
+    }
+
+    /// Appends the decisions so far to `inputs`.
+    fn report_decisions(&mut self, inputs: &mut Vec<SessionInput>) {
+        if let Some(decision) = self.sound.noise_decision(self.received_ms()) {
+            inputs.push(SessionInput::Decision(decision));
+        }
+        let decisions = self.detector.take_decisions().filter(|_| self.detecting);
+        inputs.extend(decisions.map(SessionInput::Decision));
     }
 
     fn report(&mut self, event: TurnEvent, inputs: &mut Vec<SessionInput>) {

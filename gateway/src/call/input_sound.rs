@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use repartee_media::call_echo::CallEcho;
+use repartee_media::decision::{Decision, DecisionKind, DecisionReason};
 use repartee_media::noise_reducer::{FAR_FIELD_DB, NEAR_FIELD_DB, NoiseReducer};
 use repartee_media::resample::{ResampleError, Resampler};
 use repartee_media::vad;
@@ -23,6 +24,8 @@ pub(super) struct InputSound {
     pub noise_reduction: Option<NoiseReductionKind>,
     /// Noise reducer that the last piece passed, behind the canceller.
     reducer: Option<(NoiseReductionKind, Box<NoiseReducer>)>,
+    /// Noise reduction that was told last.
+    told: Option<NoiseReductionKind>,
 }
 
 /// Resamplers from one input rate.
@@ -70,7 +73,23 @@ impl InputSound {
             cancels: false,
             noise_reduction: None,
             reducer: None,
+            told: None,
         }
+    }
+
+    /// Returns the decision about noise since the last call, if any; `audio_ms` is the position of the input.
+    pub fn noise_decision(&mut self, audio_ms: u64) -> Option<Decision> {
+        let kind = self.reducer.as_ref().map(|(kind, _)| *kind);
+        if kind == self.told {
+            return None;
+        }
+        self.told = kind;
+        let (decision, reason) = match kind {
+            Some(NoiseReductionKind::NearField) => (DecisionKind::NoiseReduced, DecisionReason::NearField),
+            Some(NoiseReductionKind::FarField) => (DecisionKind::NoiseReduced, DecisionReason::FarField),
+            None => (DecisionKind::NoiseLeft, DecisionReason::Session),
+        };
+        Some(Decision::new(decision, reason, audio_ms))
     }
 
     /// Rate of the input, in Hz.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use repartee_engine_api::Command;
+use repartee_media::call_echo::EchoFinding;
 use repartee_media::echo_guard::{EchoGuard, EchoLevel};
 use repartee_media::level::is_audible;
 use repartee_media::vad::TurnEvent;
@@ -58,6 +59,8 @@ pub(super) struct CallTask {
     pub(super) echo_guard: EchoGuard,
     /// The metric of calls that cancel their echo, while this one does.
     pub(super) cancelling: Option<CancellingCall>,
+    /// Result of the search for an echo that was told last.
+    pub(super) echo_finding: EchoFinding,
     /// A frame that was played; empty between pieces, kept for its memory.
     pub(super) played: Vec<f32>,
     pub(super) timing: ResponseTiming,
@@ -117,6 +120,7 @@ impl CallTask {
             packet_decoder,
             echo_guard,
             cancelling: None,
+            echo_finding: EchoFinding::default(),
             played: Vec::new(),
             timing,
             voice_began: None,
@@ -295,7 +299,8 @@ impl CallTask {
 
     fn apply_prediction<T: Transport>(&mut self, id: u64, answer: Option<f32>, outcome: &str, transport: &mut T) {
         let boundary = self.input_pipeline.judged(id, answer);
-        let ended = matches!(boundary, Some(SessionInput::Turn(TurnEvent::SpeechStopped { .. })));
+        let is_end = |input: &SessionInput| matches!(input, SessionInput::Turn(TurnEvent::SpeechStopped { .. }));
+        let ended = boundary.iter().any(is_end);
         let outcome = if ended { "ended" } else { outcome };
         self.metrics.turn_judgements.with_label_values(&[outcome]).inc();
         self.inputs(boundary, transport);

@@ -7,6 +7,7 @@ mod families;
 mod formats;
 mod hearing;
 mod lifecycle;
+mod listening;
 mod offers;
 mod sip;
 mod telephone;

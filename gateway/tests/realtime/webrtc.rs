@@ -15,7 +15,7 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use repartee_gateway_testkit::{PATIENCE, Running, find, kinds, question};
 
 /// Native caller with its received audio.
-struct Caller {
+pub(super) struct Caller {
     call: WebRtcCall,
     location: String,
     /// Its `session.created` event.
@@ -28,7 +28,7 @@ struct Caller {
 
 impl Caller {
     /// Dials and waits for `session.created`.
-    async fn dial(server: &Running) -> Self {
+    pub(super) async fn dial(server: &Running) -> Self {
         let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
         Self::dial_with(server, "application/sdp", &sdp, dialing).await
     }
@@ -55,7 +55,7 @@ impl Caller {
     }
 
     /// Sends speech in real time, 20 ms a packet.
-    async fn speak(&mut self, samples: &[f32]) {
+    pub(super) async fn speak(&mut self, samples: &[f32]) {
         // At the pace of time: sound beyond the RTP time limit is dropped.
         let mut clock = tokio::time::interval(FRAME);
         for frame in samples.chunks_exact(480) {
@@ -65,12 +65,12 @@ impl Caller {
         }
     }
 
-    async fn send(&self, event: Value) {
+    pub(super) async fn send(&self, event: Value) {
         self.call.send_message(&event.to_string()).await.unwrap();
     }
 
     /// Returns all events up to the next of this type; receives audio meanwhile.
-    async fn until(&mut self, kind: &str) -> Vec<Value> {
+    pub(super) async fn until(&mut self, kind: &str) -> Vec<Value> {
         let mut events = Vec::new();
         loop {
             let event = timeout(PATIENCE, self.call.events.recv()).await;

@@ -1,6 +1,7 @@
 //! The caller's turns.
 
 use repartee_engine_api::{Command, Event, SessionError};
+use repartee_media::decision::{Decision, DecisionKind, DecisionReason};
 use repartee_media::vad::TurnEvent;
 use serde_json::json;
 
@@ -90,4 +91,21 @@ fn telephone_keys_are_reported_alone() {
     let event = harness.find("input_audio_buffer.dtmf_event_received");
     assert_eq!((&event["event"], &event["received_at"]), (&json!("#"), &json!(1_790_000_000)));
     assert_eq!(harness.commands, []);
+}
+
+#[test]
+fn decisions_are_events_where_asked_for() {
+    let mut harness = Harness::new(Delivery::Unpaced);
+    let decision = Decision::new(DecisionKind::VoiceDismissed, DecisionReason::VoiceEnded, 1_250);
+    harness.clear();
+    harness.input(SessionInput::Decision(decision));
+    assert_eq!(harness.event_types(), [""; 0]);
+    harness.update(json!({"repartee": {"decisions": true}}));
+    assert_eq!(harness.find("session.updated")["session"]["repartee"]["decisions"], true);
+    harness.clear();
+    harness.input(SessionInput::Decision(decision.with_probability(Some(0.12345))));
+    let event = harness.find("repartee.decision");
+    assert_eq!((&event["decision"], &event["reason"]), (&json!("voice_dismissed"), &json!("voice_ended")));
+    assert!((event["probability"].as_f64().unwrap() - 0.123).abs() < 1e-6, "{event}");
+    assert_eq!((&event["audio_ms"], event.get("voice_ms")), (&json!(1_250), None));
 }
