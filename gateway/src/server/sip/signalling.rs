@@ -134,7 +134,8 @@ impl Signalling {
             StreamEvent::Accepted(_, from) if !self.agent.may_connect(from.address) => self.agent.forbid(),
             StreamEvent::Accepted(socket, from) => {
                 if !self.streams.admit(socket, from) {
-                    tracing::warn!(%from, "there are too many connections of the signalling");
+                    // A flood of them has a metric, and no flood of lines.
+                    tracing::debug!(%from, "there are too many connections of the signalling");
                     self.app.metrics.requests.refused.with_label_values(&["connections"]).inc();
                 }
             }

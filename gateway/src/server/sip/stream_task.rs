@@ -17,6 +17,12 @@ const MESSAGE_WITHIN: Duration = Duration::from_secs(10);
 const WRITE_WITHIN: Duration = Duration::from_secs(10);
 /// Bytes that are read at once.
 const PIECE: usize = 4_096;
+/// Bytes in a second that are read of one connection: some hundred messages. What is more waits at the other end.
+const PACE: u32 = 256 << 10;
+/// Time of this pace that one may be ahead: the largest message comes at once.
+const AHEAD: Duration = Duration::from_millis(250);
+/// Bytes that a probe counts for.
+const PROBE_COST: usize = 256;
 /// Answer to a probe.
 const PONG: &[u8] = b"\r\n";
 
@@ -70,7 +76,10 @@ async fn read(
     let (mut framing, mut piece) = (Framing::default(), [0; PIECE]);
     // Time when a message has to be complete that has begun.
     let mut complete_at = None;
+    // Time that everything read so far takes at the pace.
+    let mut paced = Instant::now();
     loop {
+        tokio::time::sleep_until(paced - AHEAD).await;
         let reading = reader.read(&mut piece);
         let length = match complete_at {
             Some(at) => timeout_at(at, reading).await.map_err(|_| slow("a message takes too long"))??,
@@ -80,6 +89,7 @@ async fn read(
             return Ok(());
         }
         framing.push(piece.get(..length).unwrap_or_default());
+        let mut cost = length;
         loop {
             match framing.take().map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))? {
                 Some(Frame::Message(bytes)) => {
@@ -89,10 +99,14 @@ async fn read(
                     }
                 }
                 // Probes that come faster than we write are answered together.
-                Some(Frame::Ping) => pings.notify_one(),
+                Some(Frame::Ping) => {
+                    cost += PROBE_COST;
+                    pings.notify_one();
+                }
                 None => break,
             }
         }
+        paced = paced.max(Instant::now()) + Duration::from_secs(1) * cost as u32 / PACE;
         complete_at = match framing.is_within_message() {
             true => complete_at.or_else(|| Some(Instant::now() + MESSAGE_WITHIN)),
             false => None,
@@ -155,6 +169,22 @@ mod tests {
         let ended = task.await.unwrap().unwrap_err();
         assert_eq!(ended.to_string(), "a message takes too long");
         assert!(begun.elapsed() < 3 * MESSAGE_WITHIN);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn floods_are_read_at_a_bounded_pace() {
+        let (_task, there, _messages, mut news) = served();
+        let (mut answers, mut flood) = split(there);
+        tokio::spawn(async move { tokio::io::copy(&mut answers, &mut tokio::io::sink()).await });
+        let begun = Instant::now();
+        flood.write_all(&b"\r\n\r\n".repeat(5_000)).await.unwrap();
+        let probes = begun.elapsed();
+        assert!((3..6).contains(&probes.as_secs()), "{probes:?}");
+        // Behind the flood a message as large as any comes.
+        let message = format!("BYE sip:a SIP/2.0\r\nX: {}\r\nl: 0\r\n\r\n", "y".repeat(60_000));
+        flood.write_all(message.as_bytes()).await.unwrap();
+        assert!(matches!(news.recv().await, Some(StreamEvent::Message(_, bytes)) if bytes == message));
+        assert!(begun.elapsed() < probes + Duration::from_secs(1));
     }
 
     #[tokio::test(start_paused = true)]
