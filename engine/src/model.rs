@@ -15,6 +15,9 @@ use crate::session::limits::{HEARD_EVENTS, MAX_RESPONSES};
 use crate::stage::{EdgeKind, Stage};
 use crate::text::Tokenizer;
 
+/// Seconds of silence by whose windows the rows of a second are counted.
+const PROBE_S: usize = 10;
+
 /// A closed window of input audio, as the encoder takes it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct InputWindow {
@@ -73,6 +76,11 @@ pub trait Encoder: Send {
     /// Encodes several windows as one batch; returns one entry for each.
     fn encode(&mut self, windows: &[WindowInput<'_>]) -> Vec<AudioRows>;
 
+    /// Number of rows of a window with so many frames; `None` if only its encoding tells.
+    fn rows(&self, _frames: usize) -> Option<usize> {
+        None
+    }
+
     /// Number of units of work of a window. Each is bounded in cost; windows of one are encoded as a batch.
     fn units(&self, _window: &WindowInput<'_>) -> usize {
         1
@@ -124,6 +132,19 @@ pub struct AudioFrontEnd {
     pub front_end: Box<dyn FrontEnd>,
     /// Turns windows into rows.
     pub encoder: Box<dyn Encoder>,
+}
+
+impl AudioFrontEnd {
+    /// Longest sound whose rows a prompt of `positions` positions has room for; `None` if only encoding tells the rows.
+    pub fn longest(&self, positions: usize) -> Option<Duration> {
+        let (mut stream, mut windows) = (self.front_end.stream(), Vec::new());
+        let second = vec![0.0; self.front_end.rate() as usize];
+        (0..PROBE_S).for_each(|_| stream.push(&second, &mut windows));
+        windows.extend(stream.finish());
+        let rows = windows.iter().map(|window| self.encoder.rows(window.frames)).sum::<Option<usize>>()?;
+        let seconds = PROBE_S as f64 * positions as f64 / rows as f64;
+        Duration::try_from_secs_f64(seconds).ok()
+    }
 }
 
 /// Template of tools in prompts and generated text.
@@ -375,8 +396,9 @@ impl Model {
     pub fn hearing_info(&self, taught: bool) -> HearingInfo {
         match &self.hearing {
             // A template of its own for transcripts has none for translations.
-            Some(Hearing::Rows(_)) => {
-                HearingInfo { translates: taught && self.template.transcription().is_none(), ..HearingInfo::default() }
+            Some(Hearing::Rows(audio)) => {
+                let translates = taught && self.template.transcription().is_none();
+                HearingInfo { translates, longest: audio.longest(self.slots.context), ..HearingInfo::default() }
             }
             Some(Hearing::Text(recogniser)) => recogniser.info(),
             None => HearingInfo::default(),

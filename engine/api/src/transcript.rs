@@ -14,6 +14,8 @@ pub struct HearingInfo {
     pub word_times: bool,
     /// True if the model translates what it hears into English.
     pub translates: bool,
+    /// Longest sound that a prompt has room for; `None` if that is not known, or sound is heard as text.
+    pub longest: Option<Duration>,
 }
 
 /// Details of the transcript of a recording.

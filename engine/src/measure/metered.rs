@@ -119,6 +119,10 @@ impl Encoder for MeteredEncoder {
         meter.note((0, ENCODER, StageOutput::Other), RowKind::Window, windows.len(), || inner.encode(windows))
     }
 
+    fn rows(&self, frames: usize) -> Option<usize> {
+        self.inner.rows(frames)
+    }
+
     fn units(&self, window: &WindowInput<'_>) -> usize {
         self.inner.units(window)
     }

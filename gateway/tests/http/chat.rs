@@ -6,6 +6,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use repartee::auth::KeySet;
+use repartee_engine::{Engine, EngineConfig};
 use repartee_engine_api::{Command, SessionError};
 use repartee_media::pcm;
 use repartee_media::sound_file;
@@ -18,7 +19,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use repartee_gateway_testkit::http::{Reply, send};
-use repartee_gateway_testkit::{PATIENCE, Running};
+use repartee_gateway_testkit::{PATIENCE, Running, serve_engine};
 
 const PATH: &str = "/v1/chat/completions";
 const JSON: (&str, &str) = ("content-type", "application/json");
@@ -171,6 +172,32 @@ async fn sound_files_are_judged_by_their_bytes() {
         let message = reply.json()["error"]["message"].to_string();
         assert!(reply.status == 400 && message.contains(what), "{message}");
     }
+}
+
+#[tokio::test]
+async fn sound_beyond_the_context_is_not_encoded() {
+    let config = EngineConfig { session_tokens: 256, ..EngineConfig::default() };
+    let (address, running) =
+        serve_engine(Engine::start(repartee_gateway_testkit::fixture("dense"), &config).unwrap()).await;
+    let ask = async |seconds: usize| {
+        let file = STANDARD.encode(wav::encode(&vec![0.1; 8_000 * seconds], 8_000).unwrap());
+        let sound = json!({"type": "input_audio", "input_audio": {"data": file, "format": "wav"}});
+        let request = json!({"messages": [{"role": "user", "content": [sound]}], "max_tokens": 4});
+        send(address, "POST", PATH, &[JSON], request.to_string().as_bytes()).await
+    };
+    let encoded = async || {
+        let metrics = send(address, "GET", "/metrics", &[], b"").await.body;
+        let line = metrics.lines().find_map(|line| line.strip_prefix("repartee_engine_rows_total{stage=\"encoder\"} "));
+        line.unwrap().parse::<u64>().unwrap()
+    };
+    let before = encoded().await;
+    let refused = ask(120).await;
+    assert_eq!((refused.status, &*refused.code()), (400, "invalid_audio"), "{}", refused.body);
+    assert_eq!(encoded().await, before, "windows of a sound that no prompt has room for");
+    let answered = ask(2).await;
+    assert_eq!(answered.status, 200, "{}", answered.body);
+    assert!(encoded().await > before);
+    running.abort();
 }
 
 #[tokio::test]

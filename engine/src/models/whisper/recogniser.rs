@@ -177,6 +177,7 @@ impl<O: Device> Recogniser for WhisperRecogniser<O> {
             languages: if languages.is_empty() { vec!["en".to_owned()] } else { languages },
             word_times: true,
             translates: tokens.translate.is_some(),
+            longest: None,
         }
     }
 

@@ -201,7 +201,9 @@ impl CompletionPlan {
         if !messages.iter().any(|message| matches!(message, Message::User { .. })) {
             return refuse("messages", "there is nothing to answer: send a user message");
         }
-        let (mut item, mut left) = (0, MAX_AUDIO);
+        // What no prompt has room for is not decoded, nor encoded.
+        let most = info.hearing.longest.map_or(MAX_AUDIO, |longest| MAX_AUDIO.min(longest));
+        let (mut item, mut left) = (0, most);
         let mut instructions: Vec<String> = Vec::new();
         let mut called: Vec<String> = Vec::new();
         for (index, message) in messages.into_iter().enumerate() {
@@ -269,7 +271,7 @@ impl CompletionPlan {
         if !instructions.is_empty() {
             self.commands.insert(0, Command::SetInstructions(instructions.join("\n")));
         }
-        self.sound = MAX_AUDIO.saturating_sub(left);
+        self.sound = most.saturating_sub(left);
         Ok(item)
     }
 }

@@ -25,6 +25,10 @@ impl<O: Device> Encoder for AudioEncoder<O> {
         rows.into_iter().map(|rows| AudioRows { count: rows.len() / width, rows }).collect()
     }
 
+    fn rows(&self, frames: usize) -> Option<usize> {
+        Some(self.tower.shape().tokens(frames))
+    }
+
     fn units(&self, window: &WindowInput<'_>) -> usize {
         self.tower.units(window.data.len() / self.tower.shape().bins)
     }
