@@ -37,19 +37,32 @@ enum Treatment {
     /// Noise reduction of the published kinds.
     NearField,
     FarField,
+    /// Gain that earlier turns of a soft caller would have set, as an automatic gain does: to -26 dBFS, by at most 20 dB. Voices beside a noise
+    /// need none and are left out.
+    Gain,
     /// The command of `NOISE_PEER`.
     Peer,
 }
 
-const TREATMENTS: [Treatment; 4] = [Treatment::Nothing, Treatment::NearField, Treatment::FarField, Treatment::Peer];
+const TREATMENTS: [Treatment; 5] =
+    [Treatment::Nothing, Treatment::NearField, Treatment::FarField, Treatment::Gain, Treatment::Peer];
+/// Level to which a gain lifts voices, in dBFS, and the greatest gain, in dB.
+const GAINED_DB: f32 = -26.0;
+const MOST_GAIN_DB: f32 = 20.0;
 
 impl Treatment {
+    /// True if the treatment changes this scene.
+    fn changes(self, scene: NoiseScene) -> bool {
+        self != Self::Gain || matches!(scene, NoiseScene::Quiet(_))
+    }
+
     /// Returns as many samples.
-    fn apply(self, samples: &[f32]) -> Result<Vec<f32>> {
+    fn apply(self, scene: NoiseScene, samples: &[f32]) -> Result<Vec<f32>> {
         match self {
             Self::Nothing => Ok(samples.to_vec()),
             Self::NearField => Ok(reduced(samples, NEAR_FIELD_DB)),
             Self::FarField => Ok(reduced(samples, FAR_FIELD_DB)),
+            Self::Gain => Ok(gained(scene, samples)),
             Self::Peer => peer(samples),
         }
     }
@@ -58,6 +71,13 @@ impl Treatment {
         let named = std::env::var("NOISE_TREATMENTS").map_or(true, |names| names.contains(&format!("{self:?}")));
         named && (self != Self::Peer || std::env::var_os("NOISE_PEER").is_some())
     }
+}
+
+/// Lifts the voice of a quiet scene, with the room behind it.
+fn gained(scene: NoiseScene, samples: &[f32]) -> Vec<f32> {
+    let NoiseScene::Quiet(level_db) = scene else { return samples.to_vec() };
+    let gain = 10_f32.powf((GAINED_DB - level_db).clamp(0.0, MOST_GAIN_DB) / 20.0);
+    samples.iter().map(|sample| (gain * sample).clamp(-1.0, 1.0)).collect()
 }
 
 fn reduced(samples: &[f32], most_db: f32) -> Vec<f32> {
@@ -103,12 +123,12 @@ fn main() -> Result<()> {
     let engine = Engine::start(Source::Folder(tools::root().join("models/demo")), &EngineConfig::default())?;
     let mut rows = Vec::new();
     for treatment in TREATMENTS.into_iter().filter(|treatment| treatment.is_asked()) {
-        for scene in noise_scenes::scenes() {
+        for scene in noise_scenes::scenes().filter(|scene| treatment.changes(*scene)) {
             let mut counts = Counts::default();
             let mut answers = Vec::new();
             for index in 0..questions.len() {
                 let sound = noise_scenes::sound(scene, &voices, index);
-                let treated = treatment.apply(&sound.samples)?;
+                let treated = treatment.apply(scene, &sound.samples)?;
                 counts.add_turns(&treated, sound.voice.len());
                 if let NoiseScene::Quiet(_) = scene {
                     counts.changes_db.push(change_db(&sound, &treated));

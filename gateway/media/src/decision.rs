@@ -71,6 +71,10 @@ pub enum DecisionReason {
     FarField,
     /// The session asks for none.
     Session,
+    /// The noise is steady.
+    SteadyNoise,
+    /// The noise is not steady, as many voices are.
+    UnsteadyNoise,
 }
 
 /// Decision with its reason and the figures behind it.
@@ -153,6 +157,8 @@ impl DecisionReason {
             Self::NearField => "near_field",
             Self::FarField => "far_field",
             Self::Session => "session",
+            Self::SteadyNoise => "steady_noise",
+            Self::UnsteadyNoise => "unsteady_noise",
         }
     }
 }

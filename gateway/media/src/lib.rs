@@ -24,6 +24,7 @@
 //! | [`echo_canceller`] | removes the echo of our playback from the input |
 //! | [`call_echo`] | the canceller of a call: when it runs, and when it ends |
 //! | [`noise_reducer`] | softens steady noise beside the caller |
+//! | `noise_steadiness` | tells steady noise from many voices |
 //! | `transforms` | Fourier transforms, planned once for all calls |
 //! | `input_clock` | our clock's time of the input's samples |
 //! | [`playout`] | the server's playout clock |
@@ -101,6 +102,7 @@ pub mod mp3;
 #[cfg(test)]
 mod network_tests;
 pub mod noise_reducer;
+mod noise_steadiness;
 pub mod ogg;
 pub mod opus;
 pub mod packet_format;

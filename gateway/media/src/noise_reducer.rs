@@ -3,7 +3,8 @@
 //! The power of the noise follows the sound where no voice is likely: the estimator of Gerkmann and Hendriks, "Unbiased MMSE-based noise
 //! power estimation with low complexity and low tracking delay" (IEEE Transactions on Audio, Speech and Language Processing, 2012). The gain
 //! is Wiener's, by the decision-directed ratio of voice and noise of Ephraim and Malah (1984), with a floor: what is taken for noise stays
-//! audible, so that soft consonants are not lost to the model.
+//! audible, so that soft consonants are not lost to the model. Noise that is not steady stays as it is: of many voices at once the gaps
+//! would be softened, and what is left would be more like one voice.
 //!
 //! Samples are as many behind it as before it, once it is [flushed](NoiseReducer::flush), at the same places.
 
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use realfft::num_complex::Complex32;
 use realfft::{ComplexToReal, RealToComplex};
 
+use super::noise_steadiness::NoiseSteadiness;
 use super::transforms::{back, plan, transform};
 
 /// Decibels by which noise beside a close microphone is softened at most: it hears little noise, and less change keeps its voice.
@@ -35,6 +37,11 @@ const RATIO_KEPT: f32 = 0.98;
 const LEAST_RATIO: f32 = 0.003;
 /// Least power of noise in a bin, far below the steps of 16 bits.
 const SILENCE: f32 = 1e-9;
+/// First bin that tells the steadiness of the noise, of 100 Hz: below it is rumble.
+const FIRST_BIN: usize = 2;
+/// Steadiness below which noise counts as left as it is, and above which it counts as reduced.
+const LEFT: f32 = 0.25;
+const REDUCED: f32 = 0.75;
 /// Blocks from whose mean the first estimate comes.
 const FIRST: u32 = 8;
 
@@ -44,8 +51,12 @@ pub struct NoiseReducer {
     inverse: Arc<dyn ComplexToReal<f32>>,
     /// Root of a window of Hann.
     window: [f32; 2 * BLOCK],
-    /// Least gain.
+    /// Decibels by which noise is softened at most.
+    most_db: f32,
+    /// Least gain, by the steadiness of the noise.
     floor: f32,
+    steadiness: NoiseSteadiness,
+    is_reducing: bool,
     pending: Vec<f32>,
     /// Latest two blocks, and second half of the last output.
     frame: [f32; 2 * BLOCK],
@@ -66,7 +77,7 @@ pub struct NoiseReducer {
 
 impl std::fmt::Debug for NoiseReducer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("NoiseReducer").field("floor", &self.floor).finish_non_exhaustive()
+        f.debug_struct("NoiseReducer").field("most_db", &self.most_db).finish_non_exhaustive()
     }
 }
 
@@ -82,7 +93,10 @@ impl NoiseReducer {
             forward,
             inverse,
             window: std::array::from_fn(|at| (std::f32::consts::PI * (at as f32 + 0.5) / (2 * BLOCK) as f32).sin()),
-            floor: 10_f32.powf(-most_db / 20.0),
+            most_db,
+            floor: 1.0,
+            steadiness: NoiseSteadiness::new(),
+            is_reducing: true,
             pending: Vec::with_capacity(BLOCK),
             frame: [0.0; 2 * BLOCK],
             tail: [0.0; BLOCK],
@@ -93,6 +107,11 @@ impl NoiseReducer {
             ahead: BLOCK,
             inside: 0,
         }
+    }
+
+    /// True if the noise is steady, so that it is softened; true before it is known.
+    pub fn is_reducing(&self) -> bool {
+        self.is_reducing
     }
 
     /// Takes a piece of the input, and replaces it by what is ready: 10 to 20 ms less at first, then as much.
@@ -151,6 +170,11 @@ impl NoiseReducer {
     /// Softens the noise of the spectrum, and follows it.
     fn reduce(&mut self) {
         self.blocks = self.blocks.saturating_add(1);
+        let power = self.spectrum[FIRST_BIN..].iter().map(Complex32::norm_sqr).sum();
+        if let Some(steadiness) = self.steadiness.push(power) {
+            self.floor = 10_f32.powf(-self.most_db * steadiness / 20.0);
+            self.is_reducing = if self.is_reducing { steadiness >= LEFT } else { steadiness > REDUCED };
+        }
         for (bin, value) in self.spectrum.iter_mut().enumerate() {
             let power = value.norm_sqr();
             let noise = &mut self.noise[bin];

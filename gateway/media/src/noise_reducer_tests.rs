@@ -8,8 +8,8 @@ use crate::turn_grid_sounds::Noise;
 
 const RATE: usize = 16_000;
 
-/// Output for `sound`, in pieces of `size` samples.
-fn reduced(sound: &[f32], most_db: f32, size: usize) -> Vec<f32> {
+/// Output for `sound`, in pieces of `size` samples, and the reducer after it.
+fn reduced(sound: &[f32], most_db: f32, size: usize) -> (Vec<f32>, NoiseReducer) {
     let (mut reducer, mut out) = (NoiseReducer::new(most_db), Vec::new());
     for piece in sound.chunks(size) {
         let mut piece = piece.to_vec();
@@ -17,7 +17,7 @@ fn reduced(sound: &[f32], most_db: f32, size: usize) -> Vec<f32> {
         out.extend(piece);
     }
     reducer.flush(&mut out);
-    out
+    (out, reducer)
 }
 
 /// A question at its own level, with a second of silence before it.
@@ -36,7 +36,7 @@ fn steady_noise_is_softened_within_a_second() {
     for noise in [Noise::White, Noise::Pink, Noise::Line, Noise::Hum50] {
         for most_db in [6.0, 12.0] {
             let sound = noise.samples(RATE as u32, 4 * RATE, -40.0, 1);
-            let out = reduced(&sound, most_db, 320);
+            let (out, _) = reduced(&sound, most_db, 320);
             let removed = level_db(&sound[RATE..]) - level_db(&out[RATE..]);
             assert!(removed > 0.7 * most_db && removed < most_db + 0.5, "{noise:?}: {removed} of {most_db} dB");
         }
@@ -46,7 +46,7 @@ fn steady_noise_is_softened_within_a_second() {
 #[test]
 fn clean_voices_hardly_change() {
     let sound = voice();
-    let change = change_db(&sound, &reduced(&sound, 12.0, 320));
+    let change = change_db(&sound, &reduced(&sound, 12.0, 320).0);
     assert!(change < -20.0, "{change} dB");
 }
 
@@ -55,7 +55,7 @@ fn voices_in_noise_stand_out_more() {
     let (voice, noise) = (voice(), Noise::White.samples(RATE as u32, 5 * RATE, -40.0, 1));
     let spoken = RATE..voice.len();
     let sound: Vec<f32> = voice.iter().zip(&noise).map(|(voice, noise)| voice + noise).collect();
-    let out = reduced(&sound, 12.0, 320);
+    let (out, _) = reduced(&sound, 12.0, 320);
     let (before, after) =
         (change_db(&voice[spoken.clone()], &sound[spoken.clone()]), change_db(&voice[spoken.clone()], &out[spoken]));
     assert!(after < before - 3.0, "{before} to {after} dB");
@@ -64,7 +64,7 @@ fn voices_in_noise_stand_out_more() {
 #[test]
 fn pieces_of_any_size_leave_every_sample() {
     let sound = Noise::Pink.samples(RATE as u32, 10_007, -30.0, 1);
-    let outputs = [1, 37, 160, 4_000].map(|size| reduced(&sound, 12.0, size));
+    let outputs = [1, 37, 160, 4_000].map(|size| reduced(&sound, 12.0, size).0);
     assert!(outputs.iter().all(|out| out.len() == sound.len() && *out == outputs[0]));
 }
 
@@ -87,9 +87,36 @@ fn flushed_sound_continues_without_a_seam() {
 fn broken_samples_leave_silence_and_sound() {
     let mut sound = voice();
     sound[20_000..20_005].copy_from_slice(&[f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX, -f32::MAX]);
-    let out = reduced(&sound, 12.0, 320);
+    let (out, _) = reduced(&sound, 12.0, 320);
     assert!(out.iter().all(|sample| sample.is_finite()));
     assert!(out[..RATE - 320].iter().all(|sample| *sample == 0.0), "silence stays silent");
     let change = change_db(&sound[30_000..], &out[30_000..]);
     assert!(change < -20.0, "{change} dB");
+}
+
+/// Six people at once, each from another place on.
+fn six_voices(length: usize, seed: usize) -> Vec<f32> {
+    let names =
+        ["capital-of-canada", "favorite-food", "how-deep-ocean", "name-thomas", "sixty-minus-seventeen", "tell-a-joke"];
+    let mut sum = vec![0.0; length];
+    for (number, name) in names.into_iter().enumerate() {
+        let voice = testdata::question(name, RATE as u32);
+        let level = 10_f32.powf(level_db(&voice) / 20.0);
+        let from = (seed * 9_973 + number * 20_011) % voice.len();
+        sum.iter_mut().zip(voice.iter().cycle().skip(from)).for_each(|(sum, sample)| *sum += 0.01 * sample / level);
+    }
+    sum
+}
+
+#[test]
+fn many_voices_are_left_as_they_are() {
+    for seed in 1..4 {
+        let sound = six_voices(8 * RATE, seed);
+        let (out, reducer) = reduced(&sound, 12.0, 320);
+        assert!(!reducer.is_reducing());
+        let change = change_db(&sound[3 * RATE..], &out[3 * RATE..]);
+        assert!(change < -12.0, "{change} dB");
+        let steady = Noise::Line.samples(RATE as u32, 8 * RATE, -40.0, seed as u64);
+        assert!(reduced(&steady, 12.0, 320).1.is_reducing());
+    }
 }

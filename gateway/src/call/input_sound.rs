@@ -24,8 +24,8 @@ pub(super) struct InputSound {
     pub noise_reduction: Option<NoiseReductionKind>,
     /// Noise reducer that the last piece passed, behind the canceller.
     reducer: Option<(NoiseReductionKind, Box<NoiseReducer>)>,
-    /// Noise reduction that was told last.
-    told: Option<NoiseReductionKind>,
+    /// Noise reduction that was told last; false where its noise is not steady.
+    told: Option<(NoiseReductionKind, bool)>,
 }
 
 /// Resamplers from one input rate.
@@ -79,14 +79,18 @@ impl InputSound {
 
     /// Returns the decision about noise since the last call, if any; `audio_ms` is the position of the input.
     pub fn noise_decision(&mut self, audio_ms: u64) -> Option<Decision> {
-        let kind = self.reducer.as_ref().map(|(kind, _)| *kind);
-        if kind == self.told {
+        let state = self.reducer.as_ref().map(|(kind, reducer)| (*kind, reducer.is_reducing()));
+        if state == self.told {
             return None;
         }
-        self.told = kind;
-        let (decision, reason) = match kind {
-            Some(NoiseReductionKind::NearField) => (DecisionKind::NoiseReduced, DecisionReason::NearField),
-            Some(NoiseReductionKind::FarField) => (DecisionKind::NoiseReduced, DecisionReason::FarField),
+        let before = std::mem::replace(&mut self.told, state);
+        let (decision, reason) = match state {
+            Some((_, false)) => (DecisionKind::NoiseLeft, DecisionReason::UnsteadyNoise),
+            Some((kind, true)) if before == Some((kind, false)) => {
+                (DecisionKind::NoiseReduced, DecisionReason::SteadyNoise)
+            }
+            Some((NoiseReductionKind::NearField, true)) => (DecisionKind::NoiseReduced, DecisionReason::NearField),
+            Some((NoiseReductionKind::FarField, true)) => (DecisionKind::NoiseReduced, DecisionReason::FarField),
             None => (DecisionKind::NoiseLeft, DecisionReason::Session),
         };
         Some(Decision::new(decision, reason, audio_ms))
@@ -283,5 +287,37 @@ mod tests {
                 assert!(is_audible(&heard));
             }
         }
+    }
+
+    #[test]
+    fn decisions_about_noise_follow_its_steadiness() {
+        let mut sound = InputSound::new(16_000, true);
+        sound.set_rate(16_000).unwrap();
+        let steady = noise(16_000, 8);
+        let mut random = Random::new(6);
+        let mut level = 1.0;
+        // Each 100 ms of another level, as of many voices.
+        let moving = steady.iter().enumerate().map(|(at, sample)| {
+            if at % 1_600 == 0 {
+                level = 10_f32.powf(-(random.unit() + random.unit()) as f32 / 2.0);
+            }
+            sample * level
+        });
+        let all = [moving.collect(), steady.clone()].concat();
+        let mut made = Vec::new();
+        for (number, piece) in all.chunks(320).enumerate() {
+            sound.noise_reduction = (number < 750).then_some(NoiseReductionKind::FarField);
+            sound.convert(Cow::Borrowed(piece), false).unwrap();
+            made.extend(sound.noise_decision(20 * number as u64).map(|made| (made.kind, made.reason)));
+        }
+        let reduced = |reason| (DecisionKind::NoiseReduced, reason);
+        let left = |reason| (DecisionKind::NoiseLeft, reason);
+        let expected = [
+            reduced(DecisionReason::FarField),
+            left(DecisionReason::UnsteadyNoise),
+            reduced(DecisionReason::SteadyNoise),
+            left(DecisionReason::Session),
+        ];
+        assert_eq!(made, expected);
     }
 }
