@@ -6,7 +6,8 @@
 //! interrupts sooner the second time.
 //!
 //! With the network (`interruption_net`) a short voice interrupts where it sounds like a command. A playback that cannot pause plays
-//! on until it is sure, until the voice has gone on for some time, or until it has ended.
+//! on until it is sure, until the voice has gone on for some time, or until it has ended. So does a paused playback once a voice goes on of
+//! which the network is not sure.
 
 use std::time::Duration;
 
@@ -69,6 +70,8 @@ pub(crate) enum InputKind {
 pub(crate) enum BargeInVerdict {
     /// Not decided yet.
     Open,
+    /// Not decided yet, but a paused playback resumes: the voice is more likely no interruption.
+    PlayOn,
     /// The caller interrupts.
     Interruption,
     /// Not an interruption.
@@ -160,7 +163,7 @@ impl BargeIn {
     }
 
     /// Judges a frame of `length` samples that ends at `position`, with the network's judgement if there is one. A verdict other than
-    /// [`BargeInVerdict::Open`] closes the candidate.
+    /// [`BargeInVerdict::Open`] and [`BargeInVerdict::PlayOn`] closes the candidate.
     pub fn frame(
         &mut self,
         heard: InputKind,
@@ -172,7 +175,7 @@ impl BargeIn {
         let held = network.filter(|network| !network.is_paused).map(|network| network.thresholds);
         let decision_time = held.map_or(DECISION_TIME, |thresholds| thresholds.decided);
         let (decided, latest) = (self.samples(decision_time), self.samples(decision_time + (LATEST - DECISION_TIME)));
-        let longest = held.map_or(0, |thresholds| self.samples(thresholds.longest));
+        let longest = network.map_or(0, |network| self.samples(network.thresholds.longest));
         let judged = self.samples(JUDGED);
         let (ended, breath, least) = (self.samples(ENDED), self.samples(BREATH), self.samples(LEAST));
         let enough = held.map_or(ENOUGH, |thresholds| JUDGED + thresholds.decided);
@@ -225,9 +228,9 @@ impl BargeIn {
             }
             (BargeInVerdict::Interruption, Some(network)) if interruption < network.thresholds.holding => {
                 match time + length <= longest {
+                    true if network.is_paused => (BargeInVerdict::PlayOn, DecisionReason::NetworkUnsure),
                     true => (BargeInVerdict::Open, reason),
-                    false if longest > 0 => (verdict, DecisionReason::LongestWait),
-                    false => (verdict, reason),
+                    false => (verdict, DecisionReason::LongestWait),
                 }
             }
             _ => (verdict, reason),
@@ -235,7 +238,11 @@ impl BargeIn {
         if verdict == BargeInVerdict::Open {
             return verdict;
         }
-        (self.open, self.reason) = (None, reason);
+        self.reason = reason;
+        if verdict == BargeInVerdict::PlayOn {
+            return verdict;
+        }
+        self.open = None;
         self.dismissed = (verdict == BargeInVerdict::Nothing).then_some((since, position, earlier + voiced));
         verdict
     }
@@ -397,6 +404,22 @@ mod tests {
         let longest = thresholds.longest.as_millis() as u64;
         let (verdict, at) = held(voice(3_000), 0.1);
         assert!(verdict == BargeInVerdict::Interruption && at.abs_diff(longest) <= 16, "{verdict:?} at {at} ms");
+    }
+
+    #[test]
+    fn paused_playback_resumes_where_the_network_is_unsure() {
+        let thresholds = BargeInPolicy::Balanced.thresholds().unwrap();
+        let goes_on = |interruption| {
+            let mut barge_in = BargeIn::new(RATE);
+            barge_in.begin(0, FRAME, FRAME, 0.1);
+            let network = NetworkJudgement { interruption, thresholds, is_paused: true };
+            let mut judge =
+                |frame: u64| barge_in.frame(InputKind::Voice, 0.1, (1 + frame) * FRAME, FRAME, Some(network));
+            let verdict = (1..).map(&mut judge).find(|verdict| *verdict != BargeInVerdict::Open).unwrap();
+            (verdict, barge_in.is_open())
+        };
+        assert_eq!(goes_on(0.4), (BargeInVerdict::PlayOn, true), "the candidate stays");
+        assert_eq!(goes_on(0.6), (BargeInVerdict::Interruption, false));
     }
 
     #[test]

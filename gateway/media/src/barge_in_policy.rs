@@ -57,6 +57,6 @@ pub(crate) struct NetworkJudgement {
     /// Probability of an interruption.
     pub interruption: f32,
     pub thresholds: Thresholds,
-    /// True if the playback is paused meanwhile: then only the end of the voice asks the network.
+    /// True if the playback is paused meanwhile: then the network is asked once the voice has ended, or goes on.
     pub is_paused: bool,
 }

@@ -14,6 +14,8 @@ pub enum DecisionKind {
     Interrupted,
     /// The playback pauses until it is clear what a voice is.
     PlaybackPaused,
+    /// The playback resumes before it is clear what a voice is.
+    PlaybackResumed,
     /// A voice over an answer is no interruption: the playback resumes, if it was paused.
     VoiceDismissed,
     /// The turn may have ended.
@@ -49,6 +51,8 @@ pub enum DecisionReason {
     VoiceEnded,
     /// The interruption network was sure.
     NetworkSure,
+    /// The interruption network takes a voice that goes on for no interruption, or is not sure.
+    NetworkUnsure,
     /// The interruption network judged a short voice at its end.
     NetworkAtEnd,
     /// The interruption network was not sure until the longest wait.
@@ -123,6 +127,7 @@ impl DecisionKind {
             Self::TurnStarted => "turn_started",
             Self::Interrupted => "interrupted",
             Self::PlaybackPaused => "playback_paused",
+            Self::PlaybackResumed => "playback_resumed",
             Self::VoiceDismissed => "voice_dismissed",
             Self::TurnPaused => "turn_paused",
             Self::TurnResumed => "turn_resumed",
@@ -146,6 +151,7 @@ impl DecisionReason {
             Self::VoiceBeganAgain => "voice_began_again",
             Self::VoiceEnded => "voice_ended",
             Self::NetworkSure => "network_sure",
+            Self::NetworkUnsure => "network_unsure",
             Self::NetworkAtEnd => "network_at_end",
             Self::LongestWait => "longest_wait",
             Self::PlaybackEnded => "playback_ended",

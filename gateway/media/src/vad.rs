@@ -65,7 +65,7 @@ pub enum TurnEvent {
         /// Position of the detection.
         audio_ms: u64,
     },
-    /// No interruption: the playback resumes.
+    /// No interruption, or none yet: the playback resumes. [`Self::SpeechStarted`] may follow.
     BargeInDismissed {
         /// Position of the decision.
         audio_ms: u64,
@@ -456,17 +456,23 @@ impl<D: VoiceDetector> TurnDetector<D> {
         let judged = interruption.zip(self.policy.thresholds());
         let network = judged.map(|(interruption, thresholds)| NetworkJudgement { interruption, thresholds, is_paused });
         let verdict = self.barge_in.frame(heard, level, self.position, length, network);
-        if verdict == BargeInVerdict::Open {
-            return None;
+        let reason = self.barge_in.reason();
+        let made = |kind| Decision::new(kind, reason, self.position / PER_MS).with_probability(interruption);
+        match verdict {
+            BargeInVerdict::Open => return None,
+            BargeInVerdict::PlayOn => {
+                self.decisions.push(made(DecisionKind::PlaybackResumed));
+                self.is_held = true;
+                return Some(TurnEvent::BargeInDismissed { audio_ms: self.position / PER_MS });
+            }
+            BargeInVerdict::Nothing => self.decisions.push(made(DecisionKind::VoiceDismissed)),
+            BargeInVerdict::Interruption => {}
         }
         self.drop_candidate();
-        let reason = self.barge_in.reason();
         if verdict == BargeInVerdict::Interruption {
             return Some(self.start(since, DecisionKind::Interrupted, reason, interruption));
         }
         self.state = State::QUIET;
-        let dismissed = Decision::new(DecisionKind::VoiceDismissed, reason, self.position / PER_MS);
-        self.decisions.push(dismissed.with_probability(interruption));
         is_paused.then_some(TurnEvent::BargeInDismissed { audio_ms: self.position / PER_MS })
     }
 

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DecisionMade {
-    /// The decision: `turn_started`, `interrupted`, `playback_paused`, `voice_dismissed`, `turn_paused`, `turn_resumed`, `turn_ended`,
-    /// `echo_found`, `echo_not_found`, `echo_cancelling_ended`, `noise_reduced` or `noise_left`.
+    /// The decision: `turn_started`, `interrupted`, `playback_paused`, `playback_resumed`, `voice_dismissed`, `turn_paused`,
+    /// `turn_resumed`, `turn_ended`, `echo_found`, `echo_not_found`, `echo_cancelling_ended`, `noise_reduced` or `noise_left`.
     pub decision: String,
     /// Cause of the decision, such as `silence`, `model` or `network_sure`; docs/realtime.md lists them.
     pub reason: String,
