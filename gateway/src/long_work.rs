@@ -210,14 +210,22 @@ impl Drop for LongWork {
 
 /// Lowers the priority of the current thread.
 #[cfg(target_os = "linux")]
-fn lower_priority() {
+pub(crate) fn lower_priority() {
     // SAFETY: setpriority takes three numbers; the process 0 is the calling thread on Linux. If it fails, the priority stays.
     unsafe { nix::libc::setpriority(nix::libc::PRIO_PROCESS, 0, NICE) };
 }
 
 /// Other systems lower the priority of a whole process only.
 #[cfg(not(target_os = "linux"))]
-fn lower_priority() {}
+pub(crate) fn lower_priority() {}
+
+/// Nice value of the current thread.
+#[cfg(all(test, target_os = "linux"))]
+pub(crate) fn nice() -> i64 {
+    let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+    // Behind the name, which may have spaces.
+    stat.rsplit(')').next().unwrap().split_whitespace().nth(16).unwrap().parse().unwrap()
+}
 
 #[cfg(test)]
 mod tests {
@@ -314,14 +322,6 @@ mod tests {
         assert_eq!(threads.run(caller(1), |_| 2).await.unwrap(), 2);
         assert_eq!(ended.recv().unwrap(), Err(Abandoned));
         assert!(threads.queues().len() <= 1);
-    }
-
-    /// Nice value of the current thread.
-    #[cfg(target_os = "linux")]
-    fn nice() -> i64 {
-        let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
-        // Behind the name, which may have spaces.
-        stat.rsplit(')').next().unwrap().split_whitespace().nth(16).unwrap().parse().unwrap()
     }
 
     #[cfg(target_os = "linux")]

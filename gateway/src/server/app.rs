@@ -9,7 +9,10 @@ use axum::http::StatusCode;
 use repartee_engine_api::{ModelInfo, OpenError, SessionHandle, SpeechEngine};
 use repartee_protocol::{ErrorBody, ErrorKind};
 use repartee_realtime::{Delivery, SessionSetup};
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tracing::Instrument as _;
 
 use super::api_error::ApiError;
 use super::byte_budget::ByteBudget;
@@ -69,6 +72,8 @@ pub(crate) struct AppState {
     pub(super) long_work: Arc<LongWork>,
     /// Processor time of websockets.
     pub(super) processor_shares: ProcessorShares,
+    /// Runtime of calls. Requests have another one.
+    pub(super) call_threads: Handle,
     /// Start of the server, in seconds since 1970.
     pub(super) started: u64,
     pub(super) readiness: Arc<Readiness>,
@@ -123,6 +128,14 @@ impl CallGuard {
 }
 
 impl AppState {
+    /// Runs the work of a call on the threads of calls, within the current span.
+    pub(super) fn spawn_call<W>(&self, work: W) -> JoinHandle<W::Output>
+    where
+        W: Future<Output: Send> + Send + 'static,
+    {
+        self.call_threads.spawn(work.in_current_span())
+    }
+
     /// Admits a call: returns a session of the engine and the call's guard, or the refusal.
     pub(super) fn admit_call(&self, caller: &Caller) -> Result<(SessionHandle, CallGuard), ApiError> {
         let (session, mut guard) = self.admit(caller)?;

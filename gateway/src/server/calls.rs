@@ -22,6 +22,7 @@ use super::AppState;
 use super::api_error::ApiError;
 use super::call_registry::{ActiveCall, CallOwner, ListedCall};
 use super::caller::Caller;
+use super::control::AbortOnDrop;
 use super::extract::{UrlName, header_warnings};
 use super::offer::{self, MEDIA_TYPE, Offer, read_offer};
 use super::uploads::HeldBody;
@@ -90,7 +91,10 @@ pub(super) async fn create(
     let offer = offer?;
     let id = app.ids.call().map_err(|error| ApiError::internal(&error.to_string()))?;
     let span = log::call_span(&id, WebRtcTransport::NAME);
-    let answer = answer_offer(app, caller, offer, id, warnings).instrument(span).await;
+    let begun = app.clone().spawn_call(answer_offer(app, caller, offer, id, warnings).instrument(span));
+    // A caller who hangs up before the answer begins no call.
+    let _abort = AbortOnDrop(begun.abort_handle());
+    let answer = begun.await.map_err(|error| ApiError::internal(&error.to_string()))?;
     drop(charge);
     answer
 }

@@ -2,7 +2,7 @@
 //! `connections` limits their number.
 //!
 //! The control thread accepts them and looks at the first bytes. It answers health checks and metrics itself, and so all
-//! connections of the reserve; others go to the server's runtime.
+//! connections of the reserve; others go to the threads of requests.
 //!
 //! With a certificate, plain HTTP is served to loopback and to trusted proxies; all others are redirected to `https://`.
 
@@ -29,7 +29,6 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, sleep_until, timeout};
-use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 use tower::Service as _;
 
@@ -37,6 +36,7 @@ use super::client_addr::{Peer, trusts};
 use super::connections::{ConnectionLimiter, ConnectionPermit, NotAdmitted};
 use super::control::AbortOnDrop;
 use super::descriptors::SpareDescriptors;
+use super::moving_socket::MovingSocket;
 use super::paced_reads::PacedReads;
 use super::routes::{RouterSwitch, may_name_control_path, names_control_path};
 use super::timed_body::{BodyDeadline, TimedBody};
@@ -73,8 +73,8 @@ pub(super) struct ConnectionContext {
     pub routes: RouterSwitch,
     /// Routes of the control thread: health checks, metrics, and a refusal.
     pub control_routes: RouterSwitch,
-    /// Runtime of all other routes; `None` if there are none.
-    pub main: Option<Handle>,
+    /// Runtime of all other requests; `None` if there are none.
+    pub requests: Option<Handle>,
     pub tls: Option<TlsAcceptor>,
     /// Networks that may use plain HTTP on a server with HTTPS.
     pub trusted: Vec<IpNet>,
@@ -228,7 +228,7 @@ enum ServiceLevel {
     Control,
 }
 
-/// Serves a health check, or a connection of the reserve, on this thread; hands others over to the server's runtime.
+/// Serves a health check, or a connection of the reserve, on this thread; hands others over to the threads of requests.
 async fn serve_accepted(
     socket: TcpStream,
     peer: Peer,
@@ -247,14 +247,17 @@ async fn serve_accepted(
         context.plain_warning.warn(peer);
         return;
     }
-    let control = reserve || context.main.is_none() || names_control_path(start);
-    let main = match &context.main {
-        Some(main) if encrypted || !control || !context.serves_plain(peer.address) => main,
-        _ => return serve_http(socket, peer, context, stopped, ServiceLevel::Control).await,
+    let control = reserve || context.requests.is_none() || names_control_path(start);
+    let requests = match &context.requests {
+        Some(requests) if encrypted || !control || !context.serves_plain(peer.address) => requests,
+        _ => {
+            let socket = MovingSocket::new(socket, Some(context.stalled_after));
+            return serve_http(socket, peer, context, stopped, ServiceLevel::Control).await;
+        }
     };
     let Ok(socket) = socket.into_std() else { return };
     let context = context.clone();
-    let served = main.spawn(async move {
+    let served = requests.spawn(async move {
         match TcpStream::from_std(socket) {
             Ok(socket) => serve_connection(socket, peer, &context, stopped, reserve).await,
             Err(error) => tracing::debug!(%error, "a connection cannot be handed over"),
@@ -280,7 +283,7 @@ async fn peek_start(socket: &TcpStream, start: &mut [u8; REQUEST_START]) -> io::
     Ok(count)
 }
 
-/// Serves a connection on the server's runtime.
+/// Serves a connection on the threads of requests.
 async fn serve_connection(
     socket: TcpStream,
     peer: Peer,
@@ -289,10 +292,12 @@ async fn serve_connection(
     reserve: bool,
 ) {
     let served = if reserve { ServiceLevel::Control } else { ServiceLevel::Full };
-    let Some(tls) = &context.tls else { return serve_http(socket, peer, context, stopped, served).await };
+    let moving = |socket| MovingSocket::new(socket, Some(context.stalled_after));
+    let Some(tls) = &context.tls else { return serve_http(moving(socket), peer, context, stopped, served).await };
     let mut first = [0; 1];
     match timeout(context.head_timeout, socket.peek(&mut first)).await {
-        Ok(Ok(1)) if first[0] == TLS_HANDSHAKE => match timeout(context.head_timeout, tls.accept(socket)).await {
+        Ok(Ok(1)) if first[0] == TLS_HANDSHAKE => match timeout(context.head_timeout, tls.accept(moving(socket))).await
+        {
             Ok(Ok(socket)) => serve_http(socket, Peer { tls: true, ..peer }, context, stopped, served).await,
             // Usually a browser that rejects the certificate.
             Ok(Err(error)) => tracing::debug!(%error, "the TLS handshake failed"),
@@ -300,7 +305,7 @@ async fn serve_connection(
         },
         Ok(Ok(1)) => {
             let served = if context.serves_plain(peer.address) { served } else { ServiceLevel::Redirect };
-            serve_http(socket, peer, context, stopped, served).await;
+            serve_http(moving(socket), peer, context, stopped, served).await;
         }
         // The client disconnected or sent nothing in time.
         _ => {}
@@ -333,9 +338,7 @@ async fn serve_http<S>(
             router.call(request).await
         }
     });
-    let mut socket = TimeoutStream::new(PacedReads::new(socket));
-    socket.set_write_timeout(Some(context.stalled_after));
-    let socket = Box::pin(socket);
+    let socket = PacedReads::new(socket);
     let mut http = http1::Builder::new();
     http.max_buf_size(MAX_HEAD);
     http.timer(TokioTimer::new()).header_read_timeout(context.head_timeout);

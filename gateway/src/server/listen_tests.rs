@@ -18,7 +18,7 @@ fn context() -> ConnectionContext {
     ConnectionContext {
         routes: RouterSwitch::new(Router::new().route("/healthz", get(|| async { "ok\n" }))),
         control_routes: RouterSwitch::new(Router::new()),
-        main: Some(Handle::current()),
+        requests: Some(Handle::current()),
         tls: Some(acceptor),
         trusted: vec!["10.0.0.0/8".parse().unwrap()],
         head_timeout: Duration::from_secs(10),

@@ -27,6 +27,7 @@ use super::origin::OriginPolicy;
 use super::processor_share::ProcessorShares;
 use super::readiness::{Readiness, ShutdownProgress};
 use super::request_log::RequestLog;
+use super::request_threads::RequestThreads;
 use super::routes::{self, RouterSwitch};
 use super::serving::{ControlRoutes, Server};
 #[cfg(feature = "phone")]
@@ -75,6 +76,7 @@ pub struct StartingServer {
     readiness: Arc<Readiness>,
     accepting: AcceptTask,
     control: ControlThread,
+    requests: RequestThreads,
     control_routes: ControlRoutes,
     /// Address of the health listener.
     health: Option<SocketAddr>,
@@ -92,6 +94,7 @@ impl StartingServer {
             let expiry = certificate.as_ref().and_then(|certificate| tls::expiry(certificate));
             let (tls, certificates) = certificate.map(tls::acceptor).transpose()?.unzip();
             let control = ControlThread::start().map_err(ServerStartError::Control)?;
+            let requests = RequestThreads::start().map_err(ServerStartError::Requests)?;
             let (listener, address) = listen_on(&control, config.listen)?;
             let health = config.health.listen.map(|address| listen_on(&control, address)).transpose()?;
             let webrtc = webrtc_settings(&config.webrtc, address.ip());
@@ -130,7 +133,7 @@ impl StartingServer {
             let context = ConnectionContext {
                 routes: routes.clone(),
                 control_routes: control_routes.main.clone(),
-                main: Some(Handle::current()),
+                requests: Some(requests.handle().clone()),
                 tls,
                 trusted: config.proxy.trusted.clone(),
                 head_timeout: head,
@@ -141,7 +144,7 @@ impl StartingServer {
             };
             let health_context = ConnectionContext {
                 control_routes: control_routes.health.clone(),
-                main: None,
+                requests: None,
                 tls: None,
                 ..context.clone()
             };
@@ -176,6 +179,7 @@ impl StartingServer {
                 readiness,
                 accepting,
                 control,
+                requests,
                 control_routes,
                 health,
                 lateness,
@@ -247,6 +251,7 @@ impl StartingServer {
                 readiness,
                 accepting,
                 control,
+                requests,
                 control_routes,
                 health,
                 lateness,
@@ -272,6 +277,7 @@ impl StartingServer {
                 bytes: ByteBudget::new(config.limits.bytes_in_flight),
                 long_work: LongWork::new().map_err(ServerStartError::LongWork)?,
                 processor_shares: ProcessorShares::default(),
+                call_threads: Handle::current(),
                 started: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
                 recordings: Recordings::open(&config.recording, metrics.requests.recordings.clone())?,
                 config,
@@ -307,6 +313,7 @@ impl StartingServer {
                 keyless,
                 accepting,
                 control,
+                requests,
                 control_routes,
                 health,
                 alive,

@@ -4,7 +4,8 @@
 //! - `listening`, `start_error`: the server before its model is loaded
 //! - `serving`: the server with its model
 //! - `routes`, `readiness`: routes during and after the start, and health
-//! - `listen`, `paced_reads`, `tls`, `development_certificate`, `certificate_validity`: connections, plain and encrypted
+//! - `listen`, `request_threads`: connections, and the threads of their requests
+//! - `paced_reads`, `moving_socket`, `tls`, `development_certificate`, `certificate_validity`: their sockets, plain and encrypted
 //! - `processor_share`: the share of the processors that one websocket can take from others
 //! - `timed_body`: timeout of a request's body
 //! - `connections`, `descriptors`: limits of the number of connections, and of the process's descriptors
@@ -65,6 +66,7 @@ mod keyless;
 mod listen;
 mod listening;
 mod models;
+mod moving_socket;
 mod not_served;
 mod offer;
 mod one_call;
@@ -76,6 +78,7 @@ mod readiness;
 mod realtime;
 mod reload;
 mod request_log;
+mod request_threads;
 mod routes;
 mod serving;
 mod shutdown;

@@ -77,7 +77,9 @@ pub(super) async fn websocket(
         let upgrade = upgrade.max_write_buffer_size(MAX_WRITE_BUFFER);
         let timeouts = Timeouts { stalled_after: app.config.stalled_after, ping_every: app.config.ping_every };
         let shares = app.processor_shares.clone();
-        return Ok(upgrade.on_upgrade(move |socket| shares.run(relay::run(socket, sideband, timeouts))));
+        return Ok(upgrade.on_upgrade(move |socket| async move {
+            app.spawn_call(shares.run(relay::run(socket, sideband, timeouts)));
+        }));
     }
     // The slot is taken before the upgrade, so that a full server can refuse in plain HTTP.
     if target.intent.as_deref() == Some("transcription") {
@@ -97,6 +99,7 @@ pub(super) async fn websocket(
     let upgrade = upgrade.protocols([SUBPROTOCOL]).max_message_size(MAX_READ).max_frame_size(MAX_READ);
     let upgrade = upgrade.max_write_buffer_size(MAX_WRITE_BUFFER);
     let shares = app.processor_shares.clone();
+    let server = app.clone();
     let call = move |socket| async move {
         let timeouts = Timeouts { stalled_after: app.config.stalled_after, ping_every: app.config.ping_every };
         let (transport, writer) = websocket::open(socket, setup.model.output_rate, timeouts);
@@ -115,5 +118,7 @@ pub(super) async fn websocket(
         }
         drop(guard);
     };
-    Ok(upgrade.on_upgrade(move |socket| shares.run(call(socket)).instrument(span)))
+    Ok(upgrade.on_upgrade(move |socket| async move {
+        server.spawn_call(shares.run(call(socket)).instrument(span));
+    }))
 }

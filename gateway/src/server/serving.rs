@@ -29,6 +29,7 @@ use super::listen::AcceptTask;
 use super::readiness::{Readiness, ServerPhase, ShutdownProgress, health};
 use super::reload::Reloader;
 use super::request_log::{self, RequestLog};
+use super::request_threads::RequestThreads;
 use super::routes::{self, ControlRefusal, RouterSwitch};
 use super::tls::CertificateResolver;
 use super::watchdog::LatenessHandle;
@@ -53,6 +54,7 @@ pub struct Server {
     pub(super) keyless: Arc<LocalOnlyPolicy>,
     pub(super) accepting: AcceptTask,
     pub(super) control: ControlThread,
+    pub(super) requests: RequestThreads,
     pub(super) control_routes: ControlRoutes,
     /// Address of the health listener.
     pub(super) health: Option<SocketAddr>,
@@ -176,7 +178,7 @@ impl Server {
             let (address, member, nodes) = (self.address, self.member, self.nodes);
             #[cfg(feature = "phone")]
             let signalling = self.signalling;
-            let Self { app, keyless, accepting, control, control_routes, alive, mut calls_ended, .. } = self;
+            let Self { app, keyless, accepting, control, requests, control_routes, alive, mut calls_ended, .. } = self;
             let readiness = app.readiness.clone();
             let serving = async move {
                 let (metrics, usage) = (guarded_metrics(&app, &keyless), guarded_usage(&app, &keyless));
@@ -226,7 +228,9 @@ impl Server {
             // On the control thread, because long work on the runtime may delay its timers.
             let serving = control.spawn(serving);
             let _abort = AbortOnDrop(serving.abort_handle());
-            serving.await.map_err(io::Error::other)?
+            let served = serving.await.map_err(io::Error::other)?;
+            drop(requests);
+            served
         })
     }
 }

@@ -53,6 +53,9 @@ pub enum ServerStartError {
     /// The control thread cannot be started.
     #[error("cannot start the thread that accepts connections: {0}")]
     Control(io::Error),
+    /// The threads of requests cannot be started.
+    #[error("cannot start the threads of requests: {0}")]
+    Requests(io::Error),
     /// The UDP address of the calls cannot be bound.
     #[error("cannot use the UDP address {address} for calls: {error}")]
     Udp {

@@ -50,14 +50,15 @@ pub(super) async fn media_stream(
     let upgrade = upgrade.max_message_size(MAX_MESSAGE).max_frame_size(MAX_MESSAGE);
     let upgrade = upgrade.max_write_buffer_size(MAX_WRITE_BUFFER);
     let shares = app.processor_shares.clone();
-    let answer = upgrade.on_upgrade(move |socket| {
+    let server = app.clone();
+    let answer = upgrade.on_upgrade(move |socket| async move {
         let call = async move {
             match start(socket).await {
                 Ok(started) => run(app, caller, started, id, session, guard).await,
                 Err(error) => tracing::warn!(%error, "a media stream was refused"),
             }
         };
-        shares.run(call).instrument(span)
+        server.spawn_call(shares.run(call).instrument(span));
     });
     Ok(answer.into_response())
 }

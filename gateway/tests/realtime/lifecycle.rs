@@ -10,6 +10,9 @@ use repartee::transport::webrtc::{PeerEvent, WebRtcSettings, offer};
 use repartee_media::opus::OpusDecoder;
 use repartee_testkit::scripted::{Script, ScriptedEngine};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
@@ -40,6 +43,25 @@ async fn vanishing_within_a_response_frees_everything() {
     // No closing handshake: the socket is simply gone.
     drop(client);
     server.sessions(0).await;
+}
+
+#[tokio::test]
+async fn calls_run_apart_from_requests() {
+    let server = Running::start(Script::default()).await;
+    let tasks = || Handle::current().metrics().num_alive_tasks();
+    let before = tasks();
+    // A request that is not complete stays with the threads of requests.
+    let mut request = TcpStream::connect(server.address).await.unwrap();
+    request
+        .write_all(b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\n")
+        .await
+        .unwrap();
+    request.write_all(b"content-type: application/json\r\ncontent-length: 9\r\n\r\n").await.unwrap();
+    request.read_exact(&mut [0; 12]).await.unwrap();
+    assert_eq!(tasks(), before);
+    let client = server.connect().await;
+    assert!(tasks() > before, "a call has the threads of this test");
+    drop(client);
 }
 
 #[tokio::test]
@@ -91,7 +113,7 @@ async fn shutdown_closes_every_call() {
     server.stop();
     let Some(Message::Close(Some(frame))) = client.message().await else { panic!("a farewell") };
     assert_eq!(u16::from(frame.code), 1001);
-    assert_eq!(server.engine.open_sessions().borrow().to_owned(), 0);
+    server.sessions(0).await;
     server.ended().await;
 }
 

@@ -22,6 +22,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::super::app::AppState;
+use super::super::moving_socket::MovingSocket;
 use super::hops::{signed_path, unix_now};
 use crate::cluster::membership::Membership;
 use crate::cluster::pool::NodeConnection;
@@ -84,7 +85,8 @@ pub(super) async fn forward(
 
 /// Opens a connection to a node.
 async fn open(target: &Target) -> Result<NodeConnection, ForwardError> {
-    let (connection, served) = http1::handshake(TokioIo::new(connect(target).await?)).await?;
+    let stream = MovingSocket::new(connect(target).await?, None);
+    let (connection, served) = http1::handshake(TokioIo::new(stream)).await?;
     tokio::spawn(async move {
         // Its end reaches who sends, or the tunnel.
         let _ = served.with_upgrades().await;
@@ -170,7 +172,7 @@ fn tunnel(app: &Arc<AppState>, parts: &Parts, mut response: Response<Incoming>) 
     let ours = parts.extensions.get::<OnUpgrade>().cloned();
     // The tunnel delays the server's exit as a call does.
     let (alive, stopped) = (app.alive.upgrade(), app.stopped());
-    tokio::spawn(async move {
+    app.spawn_call(async move {
         let join = async {
             let Some(ours) = ours else { return };
             let (Ok(ours), Ok(theirs)) = tokio::join!(ours, theirs) else { return };

@@ -64,7 +64,7 @@ pub(in crate::server) async fn call_out(
     let (answered, outcome) = oneshot::channel();
     let span = log::call_span(&id, NAME);
     // A task of its own, so that a call that nobody waits for any more is cancelled in order.
-    log::spawn(dial(app.clone(), caller, (id.clone(), destination), trunk.address.ip(), answered).instrument(span));
+    app.spawn_call(dial(app.clone(), caller, (id.clone(), destination), trunk.address.ip(), answered).instrument(span));
     outcome.await.unwrap_or_else(|_| Err(ApiError::internal("the task of a call has ended")))?;
     let location = format!("/v1/realtime/calls/{id}");
     let body = Json(json!({"id": id, "object": "realtime.call"}));
