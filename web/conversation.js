@@ -103,7 +103,7 @@ export class Conversation extends /** @type {EventTargetOf<ConversationEvents>} 
   #opened() {
     if (this.#lostAt !== null) alertText("");
     this.#lostAt = null;
-    this.#call?.send({ type: "session.update", session: { repartee: { decisions: true } } });
+    this.#call?.send({ type: "session.update", session: { type: "realtime", repartee: { decisions: true } } });
     const chosen = this.#settings.sessionIfChosen();
     if (chosen) this.#call?.send({ type: "session.update", session: chosen });
     // A model without memory gets no history.

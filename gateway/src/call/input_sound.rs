@@ -299,7 +299,8 @@ mod tests {
         // Each 100 ms of another level, as of many voices.
         let moving = steady.iter().enumerate().map(|(at, sample)| {
             if at % 1_600 == 0 {
-                level = 10_f32.powf(-(random.unit() + random.unit()) as f32 / 2.0);
+                // Seldom near its lowest: of 50 levels one or two are.
+                level = 10_f32.powf(-2.0 * random.unit().powi(6) as f32);
             }
             sample * level
         });

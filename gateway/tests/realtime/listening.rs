@@ -98,7 +98,9 @@ async fn decisions_are_told_where_asked_for() {
             assert_eq!(decisions(&events), [], "{:?}", kinds(&events));
             continue;
         }
-        let made = decisions(&events);
+        // The voice makes the noise unsteady for a while, as the test of the steadiness shows.
+        let mut made = decisions(&events);
+        made.retain(|(_, reason)| !reason.ends_with("steady_noise"));
         let expected = [("noise_reduced", "far_field"), ("turn_started", "voice"), ("turn_paused", "silence")];
         assert_eq!(made[..3], expected, "{made:?}");
         assert_eq!(made.last(), Some(&("turn_ended", "silence")));
@@ -122,7 +124,9 @@ async fn playback_and_voices_over_it_are_decided() {
     caller.speak(&question()).await;
     let events = caller.until("output_audio_buffer.cleared").await;
     let made = decisions(&events);
-    let wanted = [("echo_not_found", "playback"), ("playback_paused", "voice"), ("interrupted", "voice_went_on")];
-    let order: Vec<_> = made.iter().filter(|found| wanted.iter().any(|wanted| wanted.0 == found.0)).collect();
-    assert!(order.len() >= 3 && order[0].0 == "echo_not_found" && order.last() == Some(&&wanted[2]), "{made:?}");
+    // A pause in the question may end the first voice; then the second one interrupts.
+    let at = |wanted: &str| made.iter().position(|(decision, _)| *decision == wanted).expect(wanted);
+    assert!(at("echo_not_found") < at("playback_paused") && at("playback_paused") < at("interrupted"), "{made:?}");
+    let interrupted = made[at("interrupted")].1;
+    assert!(["voice_went_on", "voice_began_again"].contains(&interrupted), "{made:?}");
 }
