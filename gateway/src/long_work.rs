@@ -219,16 +219,8 @@ pub(crate) fn lower_priority() {
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn lower_priority() {}
 
-/// Nice value of the current thread.
-#[cfg(all(test, target_os = "linux"))]
-pub(crate) fn nice() -> i64 {
-    let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
-    // Behind the name, which may have spaces.
-    stat.rsplit(')').next().unwrap().split_whitespace().nth(16).unwrap().parse().unwrap()
-}
-
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::sync::mpsc;
 
     use super::*;
@@ -322,6 +314,14 @@ mod tests {
         assert_eq!(threads.run(caller(1), |_| 2).await.unwrap(), 2);
         assert_eq!(ended.recv().unwrap(), Err(Abandoned));
         assert!(threads.queues().len() <= 1);
+    }
+
+    /// Nice value of the current thread.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn nice() -> i64 {
+        let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+        // Behind the name, which may have spaces.
+        stat.rsplit(')').next().unwrap().split_whitespace().nth(16).unwrap().parse().unwrap()
     }
 
     #[cfg(target_os = "linux")]

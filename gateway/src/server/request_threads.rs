@@ -45,7 +45,7 @@ impl Drop for RequestThreads {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
-    use crate::long_work::nice;
+    use crate::long_work::tests::nice;
 
     #[tokio::test]
     async fn requests_have_a_lower_priority() {
