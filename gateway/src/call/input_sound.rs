@@ -294,16 +294,9 @@ mod tests {
         let mut sound = InputSound::new(16_000, true);
         sound.set_rate(16_000).unwrap();
         let steady = noise(16_000, 8);
-        let mut random = Random::new(6);
-        let mut level = 1.0;
-        // Each 100 ms of another level, as of many voices.
-        let moving = steady.iter().enumerate().map(|(at, sample)| {
-            if at % 1_600 == 0 {
-                // Seldom near its lowest: of 50 levels one or two are.
-                level = 10_f32.powf(-2.0 * random.unit().powi(6) as f32);
-            }
-            sample * level
-        });
+        // Each 100 ms of another level, of twelve in turn.
+        let level = |at: usize| 10_f32.powf(-0.15 * (at / 1_600 % 12) as f32);
+        let moving = steady.iter().enumerate().map(|(at, sample)| sample * level(at));
         let all = [moving.collect(), steady.clone()].concat();
         let mut made = Vec::new();
         for (number, piece) in all.chunks(320).enumerate() {
