@@ -138,3 +138,44 @@ async fn usage_is_kept_over_a_restart() {
     let error = refused.expect("the file cannot be read").to_string();
     assert!(error.contains("usage.file") && error.contains("move it away"), "{error}");
 }
+
+/// Requests for usage in a page of docs: port and path of each `curl`, which sends an API key.
+fn documented(page: &str) -> Vec<(u16, String)> {
+    let page = std::fs::read_to_string(format!("{}/../docs/{page}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let commands = page.lines().filter_map(|line| line.trim().strip_prefix("curl ").filter(|rest| rest.contains(PATH)));
+    commands
+        .map(|command| {
+            let (url, header) = command.split_once(" -H ").unwrap();
+            assert_eq!(header, "\"Authorization: Bearer $KEY\"", "{command}");
+            let (port, path) = url.trim_matches('"').strip_prefix("http://127.0.0.1:").unwrap().split_once('/').unwrap();
+            (port.parse().unwrap(), format!("/{path}"))
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn commands_of_the_pages_return_usage() {
+    let server = Running::start_with(Script::default(), |config| {
+        two_keys(config);
+        config.health.listen = Some(([127, 0, 0, 1], 0).into());
+    })
+    .await;
+    for key in [ONE, TWO] {
+        let mut call = server.dial_with(&[("authorization", &bearer(key))]).await.unwrap();
+        find(&call.ask("hello").await, "response.done");
+    }
+    // The health listener of the pages has port 9090.
+    for (page, port, keys) in [("serving.md", 8080, vec!["one"]), ("telephone.md", 9090, vec!["one", "two"])] {
+        let commands = documented(page);
+        assert_eq!(commands.len(), 1, "{page}: {commands:?}");
+        let (named, path) = &commands[0];
+        assert_eq!(*named, port, "{page}");
+        let address = if port == 9090 { server.health.unwrap() } else { server.address };
+        let reply = send(address, "GET", path, &[("authorization", &bearer(ONE))], b"").await;
+        assert_eq!(reply.status, 200, "{page}: {reply:?}");
+        let results = results(&reply);
+        let mut named: Vec<_> = results.iter().map(|result| result["api_key_id"].as_str().unwrap()).collect();
+        named.sort_unstable();
+        assert_eq!(named, keys, "{page}");
+    }
+}
