@@ -327,6 +327,10 @@ async fn listed_and_loopback_origins_may_call() {
         let readable = ["location", "retry-after", "www-authenticate", "repartee-warnings"];
         assert!(readable.iter().all(|name| exposed.split(", ").any(|exposed| exposed == *name)), "{exposed}");
         assert_eq!(reply.header("vary"), Some("Origin"));
+        // It may delete: what is missing here is the voice, not the right to.
+        let headers = [("origin", origin), ("authorization", &*bearer(KEY))];
+        let reply = send(server.address, "DELETE", "/v1/audio/voices/voice_none", &headers, b"").await;
+        assert_eq!((reply.status, reply.header("access-control-allow-origin")), (404, Some(origin)), "{reply:?}");
     }
 }
 
