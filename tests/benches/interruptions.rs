@@ -159,7 +159,7 @@ fn costs(recordings: &Recordings) -> Result<Vec<ReportRow>> {
 fn cancel(echo: &mut CallEcho, played: &[f32], input: &[f32]) -> Result<Vec<Duration>> {
     let start = Instant::now();
     let mut times = Vec::new();
-    let mut heard = Vec::with_capacity(640);
+    let (mut heard, mut plain) = (Vec::with_capacity(640), Vec::with_capacity(640));
     for (number, (played, input)) in (1..).zip(played.chunks_exact(320).zip(input.chunks_exact(320))) {
         let due = start + Duration::from_millis(20) * (number - 1);
         heard.clear();
@@ -168,10 +168,11 @@ fn cancel(echo: &mut CallEcho, played: &[f32], input: &[f32]) -> Result<Vec<Dura
         echo.push_playback(played, RATE, due)?;
         echo.note_input(Duration::from_millis(20), due + Duration::from_millis(20));
         if echo.begin_piece() {
-            echo.cancel(&mut heard);
+            plain.clear();
+            echo.cancel(&mut heard, &mut plain);
         } else {
             let mut rest = Vec::new();
-            echo.flush(&mut rest);
+            echo.flush(&mut rest, &mut Vec::new());
             echo.hear(&heard);
         }
         times.push(begun.elapsed());

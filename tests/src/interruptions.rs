@@ -229,10 +229,10 @@ pub fn simulate(scene: &Scene<'_>) -> Result<SceneOutcome> {
         let mut near = up.pass(&near)?;
         echo.note_input(Duration::from_millis(20), now);
         if echo.begin_piece() {
-            echo.cancel(&mut near);
+            echo.cancel(&mut near, &mut Vec::new());
         } else {
             let mut heard = Vec::new();
-            echo.flush(&mut heard);
+            echo.flush(&mut heard, &mut Vec::new());
             echo.hear(&near);
             heard.append(&mut near);
             near = heard;

@@ -53,7 +53,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             .collect();
         canceller.push_playback(&played[from..from + PACKET], from as i64);
         let mut heard = Vec::new();
-        canceller.process(&input, &mut heard);
+        canceller.process(&input, &mut heard, &mut Vec::new());
         let starts = turns.push(&heard).into_iter().any(|event| matches!(event, TurnEvent::SpeechStarted { .. }));
         if starts && !interrupted && from < second {
             interrupted = true;

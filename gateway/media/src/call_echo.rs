@@ -60,8 +60,9 @@ pub struct CallEcho {
     /// Input that is inside the canceller, in samples, and output that precedes the input.
     inside: usize,
     ahead: usize,
-    /// Output of the last piece.
+    /// Outputs of the last piece.
     output: Vec<f32>,
+    plain: Vec<f32>,
     /// Answer that is over.
     over: Option<CancelledAnswer>,
 }
@@ -227,15 +228,16 @@ impl CallEcho {
         }
     }
 
-    /// Takes a piece of the input at [`RATE`], and replaces it by what is ready without the echo: 10 to 20 ms less at first.
-    pub fn cancel(&mut self, samples: &mut Vec<f32>) {
+    /// Takes a piece of the input at [`RATE`], and replaces it by what is ready without the echo: 10 to 20 ms less at first. Appends
+    /// as much to `plain` for a listener: the same, but as it is until the path of the echo is known.
+    pub fn cancel(&mut self, samples: &mut Vec<f32>, plain: &mut Vec<f32>) {
         let Some(canceller) = &mut self.canceller else { return };
         self.processed += samples.len() as u64;
         self.inside += samples.len();
-        self.output.clear();
-        canceller.process(samples, &mut self.output);
+        (self.output.clear(), self.plain.clear());
+        canceller.process(samples, &mut self.output, &mut self.plain);
         samples.clear();
-        self.give(samples);
+        self.give(samples, plain);
     }
 
     /// Hears a piece of the input at [`RATE`] that does not pass the canceller.
@@ -244,8 +246,8 @@ impl CallEcho {
             return self.skip(samples.len());
         };
         self.processed += samples.len() as u64;
-        self.output.clear();
-        canceller.process(samples, &mut self.output);
+        (self.output.clear(), self.plain.clear());
+        canceller.process(samples, &mut self.output, &mut self.plain);
         // The incomplete block has been given.
         self.ahead = BLOCK + canceller.pending.len();
     }
@@ -261,18 +263,18 @@ impl CallEcho {
         canceller.skip(length);
     }
 
-    /// Appends all input that is inside the canceller to `samples`.
-    pub fn flush(&mut self, samples: &mut Vec<f32>) {
+    /// Appends all input that is inside the canceller to `samples`, and for a listener to `plain`.
+    pub fn flush(&mut self, samples: &mut Vec<f32>, plain: &mut Vec<f32>) {
         if let Some(canceller) = &mut self.canceller
             && self.inside > 0
         {
-            self.output.clear();
+            (self.output.clear(), self.plain.clear());
             let missing = BLOCK - canceller.pending.len();
             let padding = [0.0; 2 * BLOCK];
             let padding = &padding[..if missing < BLOCK { missing + BLOCK } else { BLOCK }];
-            canceller.process(padding, &mut self.output);
+            canceller.process(padding, &mut self.output, &mut self.plain);
             canceller.advance(-(padding.len() as i64));
-            self.give(samples);
+            self.give(samples, plain);
             self.ahead = BLOCK;
         }
         if self.has_ended() {
@@ -283,16 +285,16 @@ impl CallEcho {
     /// Frees what only a canceller needs.
     fn release(&mut self) {
         self.canceller = None;
-        (self.playback, self.output) = (None, Vec::new());
+        (self.playback, self.output, self.plain) = (None, Vec::new(), Vec::new());
     }
 
-    /// Appends the output to `samples`, without what precedes the input or follows it.
-    fn give(&mut self, samples: &mut Vec<f32>) {
+    /// Appends the outputs to `samples` and `plain`, without what precedes the input or follows it.
+    fn give(&mut self, samples: &mut Vec<f32>, plain: &mut Vec<f32>) {
         let dropped = self.ahead.min(self.output.len());
         self.ahead -= dropped;
-        let given = &self.output[dropped..];
-        let given = &given[..given.len().min(self.inside)];
-        samples.extend_from_slice(given);
+        let given = dropped..self.output.len().min(dropped + self.inside);
+        samples.extend_from_slice(&self.output[given.clone()]);
+        plain.extend_from_slice(&self.plain[given.clone()]);
         self.inside -= given.len();
     }
 }

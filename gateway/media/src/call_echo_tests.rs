@@ -18,12 +18,21 @@ struct TestCall {
     start: Instant,
     packets: u32,
     out: Vec<f32>,
+    /// Sound for a listener.
+    plain: Vec<f32>,
     answers: Vec<CancelledAnswer>,
 }
 
 impl TestCall {
     fn new() -> Self {
-        Self { echo: CallEcho::new(), start: Instant::now(), packets: 0, out: Vec::new(), answers: Vec::new() }
+        Self {
+            echo: CallEcho::new(),
+            start: Instant::now(),
+            packets: 0,
+            out: Vec::new(),
+            plain: Vec::new(),
+            answers: Vec::new(),
+        }
     }
 
     fn now(&self) -> Instant {
@@ -35,10 +44,11 @@ impl TestCall {
         self.echo.note_input(Duration::from_secs_f64(input.len() as f64 / f64::from(RATE)), self.now());
         let mut samples = input.to_vec();
         if self.echo.begin_piece() {
-            self.echo.cancel(&mut samples);
+            self.echo.cancel(&mut samples, &mut self.plain);
         } else {
-            self.echo.flush(&mut self.out);
+            self.echo.flush(&mut self.out, &mut self.plain);
             self.echo.hear(&samples);
+            self.plain.extend_from_slice(&samples);
         }
         self.answers.extend(self.echo.take_answer());
         self.out.extend(samples);
@@ -208,7 +218,7 @@ fn echo_that_comes_later_is_found() {
         let caller = &speech("caller-wait")[..70 * PACKET];
         call.pause(caller);
         assert!(call.echo.is_running());
-        call.echo.flush(&mut call.out);
+        call.echo.flush(&mut call.out, &mut call.plain);
         assert_eq!(call.out.len() - before, input.len() + caller.len(), "in pieces of {piece}");
         let (end, heard) = (&caller[65 * PACKET..], &call.out[call.out.len() - 5 * PACKET..]);
         let apart = end.iter().zip(heard).map(|(end, heard)| (end - heard).abs()).fold(0.0, f32::max);
@@ -257,7 +267,7 @@ fn no_sample_is_lost_or_added() {
         assert_eq!(call.out[end..], input, "what follows is at its place");
         call.echo.queue_playback(&played, RATE, call.now()).unwrap();
         call.hear(&input[..5_000]);
-        call.echo.flush(&mut call.out);
+        call.echo.flush(&mut call.out, &mut call.plain);
         assert_eq!(call.out.len(), given + 5_000);
     }
 }
@@ -267,7 +277,7 @@ fn steady_packets_allocate_nothing() {
     let played = speech("answer-harbour").repeat(2);
     let input = echo(&played, 2_400, 0.5, 2e-4);
     let mut call = TestCall::new();
-    let (mut before, mut heard) = (0, Vec::with_capacity(PACKET));
+    let (mut before, mut heard, mut plain) = (0, Vec::with_capacity(PACKET), Vec::with_capacity(2 * PACKET));
     for (number, (played, input)) in played.chunks(PACKET).zip(input.chunks(PACKET)).enumerate() {
         if number == 250 {
             before = counts(CountScope::Thread).allocations;
@@ -276,10 +286,43 @@ fn steady_packets_allocate_nothing() {
         call.packets += 1;
         call.echo.note_input(20 * MS, call.now());
         assert!(call.echo.begin_piece());
-        heard.clear();
+        (heard.clear(), plain.clear());
         heard.extend_from_slice(input);
-        call.echo.cancel(&mut heard);
+        call.echo.cancel(&mut heard, &mut plain);
     }
     assert!(call.echo.is_aligned() && call.packets > 500);
     assert_eq!(counts(CountScope::Thread).allocations, before);
+}
+
+#[test]
+fn listener_gets_input_untouched_until_an_echo() {
+    // A caller without an echo speaks from the 200th ms of an answer on.
+    let (played, caller) = (speech("answer-bread"), speech("caller-sorry"));
+    let mut input = echo(&played, 0, 0.0, 0.0);
+    input[3_200..].iter_mut().zip(&caller).for_each(|(sample, voice)| *sample += 0.5 * voice);
+    let (played, input) = (&played[..RATE as usize], &input[..RATE as usize]);
+    let mut call = TestCall::new();
+    call.play(played, input);
+    call.echo.flush(&mut call.out, &mut call.plain);
+    assert_eq!((call.echo.is_aligned(), call.echo.finding()), (false, EchoFinding::Unknown));
+    assert_eq!(call.plain, input);
+    let removed = call.removed(input, 0.2, 1.0);
+    assert!(removed > 5.0, "the detector gets {removed} dB less of this caller");
+}
+
+#[test]
+fn listener_gets_no_known_echo() {
+    let played = speech("answer-harbour");
+    let input = echo(&played, 2_400, 0.5, 0.0);
+    let mut call = TestCall::new();
+    call.play(&played, &input);
+    call.echo.flush(&mut call.out, &mut call.plain);
+    assert_eq!(call.plain.len(), call.out.len());
+    let known = call.plain.iter().zip(&call.out).rposition(|(plain, out)| plain != out).unwrap();
+    assert!(known < 2 * RATE as usize, "the echo is known after {known} samples");
+    assert!(call.removed(&input, 3.0, 5.0) > 15.0);
+    // The change from one to the other is no click: it is no steeper than the sound itself.
+    let steepest = |sound: &[f32]| sound.windows(2).map(|pair| (pair[1] - pair[0]).abs()).fold(0.0, f32::max);
+    let around = known.saturating_sub(PACKET)..known + 2;
+    assert!(steepest(&call.plain[around.clone()]) <= 1.2 * steepest(&input[around]) + 1e-3);
 }

@@ -39,7 +39,7 @@ fn cancelled_turns(scene: &EchoScene) -> Vec<u64> {
     for (number, (played, input)) in (0..).zip(played.chunks_exact(PACKET).zip(input.chunks_exact(PACKET))) {
         canceller.push_playback(played, (PACKET * number) as i64);
         heard.clear();
-        canceller.process(input, &mut heard);
+        canceller.process(input, &mut heard, &mut Vec::new());
         let events = turns.push(&heard);
         let starts = events.iter().filter(|event| matches!(event, TurnEvent::SpeechStarted { .. }));
         begun.extend(starts.map(|_| 20 * number as u64));

@@ -66,3 +66,17 @@ fn undecided_voice_starts_a_turn_after_playback() {
         assert!((100..300).contains(audio_start_ms), "{plays_ms}: {events:?}");
     }
 }
+
+#[test]
+fn unsure_voice_resumes_paused_playback_once() {
+    let yeah = interruption("yeah-adam", RATE);
+    // Twice and without a pause it goes on for longer than a backchannel, and still is none of which the network is sure.
+    let voice = [&yeah[..], &yeah[..]].concat();
+    let events = over_answer(&voice, BargeInPolicy::Patient, true, 5_000);
+    let [TurnEvent::PossibleBargeIn { audio_ms: paused }, TurnEvent::BargeInDismissed { audio_ms: resumed }] =
+        events[..]
+    else {
+        panic!("{events:?}")
+    };
+    assert!((100..600).contains(&(resumed - paused)), "{events:?}");
+}

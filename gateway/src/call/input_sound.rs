@@ -20,6 +20,8 @@ pub(super) struct InputSound {
     pub echo: Option<CallEcho>,
     /// True if the last piece passed the canceller.
     cancels: bool,
+    /// What the canceller gives for a listener, of the last piece.
+    plain: Vec<f32>,
     /// Noise reduction of the next piece; `None` for none.
     pub noise_reduction: Option<NoiseReductionKind>,
     /// Noise reducer that the last piece passed, behind the canceller.
@@ -54,10 +56,17 @@ impl ConvertedSound {
 
     /// Puts `before` in front.
     fn follow(&mut self, before: Self) {
-        self.for_model.splice(0..0, before.for_model);
-        if let (Some(after), Some(before)) = (&mut self.for_detector, before.for_detector) {
-            after.splice(0..0, before);
+        match (&mut self.for_detector, before.for_detector) {
+            (Some(after), heard) => {
+                after.splice(0..0, heard.as_ref().unwrap_or(&before.for_model).iter().copied());
+            }
+            (None, Some(mut heard)) => {
+                heard.extend_from_slice(&self.for_model);
+                self.for_detector = Some(heard);
+            }
+            (None, None) => {}
         }
+        self.for_model.splice(0..0, before.for_model);
     }
 }
 
@@ -71,6 +80,7 @@ impl InputSound {
             resamplers: None,
             echo,
             cancels: false,
+            plain: Vec::new(),
             noise_reduction: None,
             reducer: None,
             told: None,
@@ -120,9 +130,11 @@ impl InputSound {
         let is_same = cancels == self.cancels && self.noise_reduction == self.reducer.as_ref().map(|(kind, _)| *kind);
         let before = if is_same { None } else { Some(self.switch(cancels)?) };
         let Some(resamplers) = &mut self.resamplers else { return Ok(ConvertedSound::default()) };
+        let is_apart = cancels && self.reducer.is_none();
+        self.plain.clear();
         let mut pass = |samples: &mut Vec<f32>| {
             match &mut self.echo {
-                Some(echo) if cancels => echo.cancel(samples),
+                Some(echo) if cancels => echo.cancel(samples, &mut self.plain),
                 Some(echo) if is_recorded => echo.skip(samples.len()),
                 Some(echo) => echo.hear(samples),
                 None => {}
@@ -136,7 +148,7 @@ impl InputSound {
                 let mut heard = detector.push(&piece)?;
                 pass(&mut heard);
                 let for_model = match &mut resamplers.changed {
-                    Some(resampler) => resampler.push(&heard)?,
+                    Some(resampler) => resampler.push(if is_apart { &self.plain } else { &heard })?,
                     None => resamplers.model.push(&piece)?,
                 };
                 ConvertedSound { for_model, for_detector: Some(heard) }
@@ -148,7 +160,12 @@ impl InputSound {
                     false => resamplers.model.push(&piece)?,
                 };
                 pass(&mut for_model);
-                ConvertedSound { for_model, for_detector: None }
+                match is_apart {
+                    true => {
+                        ConvertedSound { for_model: std::mem::take(&mut self.plain), for_detector: Some(for_model) }
+                    }
+                    false => ConvertedSound { for_model, for_detector: None },
+                }
             }
         };
         if let Some(before) = before {
@@ -191,11 +208,13 @@ impl InputSound {
     /// Returns the sound that is inside; `all`: also that of a resampler to a rate that detector and model share.
     fn drain(&mut self, all: bool) -> Result<ConvertedSound, ResampleError> {
         let Some(resamplers) = &mut self.resamplers else { return Ok(ConvertedSound::default()) };
+        let is_apart = self.cancels && self.reducer.is_none();
+        let mut plain = Vec::new();
         let mut pass = |samples: &mut Vec<f32>| {
             match &mut self.echo {
                 Some(echo) if self.cancels => {
-                    echo.cancel(samples);
-                    echo.flush(samples);
+                    echo.cancel(samples, &mut plain);
+                    echo.flush(samples, &mut plain);
                 }
                 Some(echo) => echo.hear(samples),
                 None => {}
@@ -208,12 +227,15 @@ impl InputSound {
         let Some(detector) = &mut resamplers.detector else {
             let mut for_model = if all { resamplers.model.flush()? } else { Vec::new() };
             pass(&mut for_model);
-            return Ok(ConvertedSound { for_model, for_detector: None });
+            return Ok(match is_apart {
+                true => ConvertedSound { for_model: plain, for_detector: Some(for_model) },
+                false => ConvertedSound { for_model, for_detector: None },
+            });
         };
         let mut heard = detector.flush()?;
         pass(&mut heard);
         let for_model = match &mut resamplers.changed {
-            Some(resampler) => end(resampler, &heard)?,
+            Some(resampler) => end(resampler, if is_apart { &plain } else { &heard })?,
             None => resamplers.model.flush()?,
         };
         Ok(ConvertedSound { for_model, for_detector: Some(heard) })
@@ -229,6 +251,9 @@ fn end(resampler: &mut Resampler, samples: &[f32]) -> Result<Vec<f32>, ResampleE
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
+    use repartee_media::call_echo::EchoFinding;
     use repartee_media::level::is_audible;
     use repartee_testkit::random::Random;
     use repartee_testkit::signal::level_db;
@@ -237,6 +262,11 @@ mod tests {
 
     const KINDS: [Option<NoiseReductionKind>; 4] =
         [None, Some(NoiseReductionKind::NearField), Some(NoiseReductionKind::FarField), None];
+
+    /// A tone of -35 dBFS, which is no echo of a noise.
+    fn tone(rate: u32, seconds: u32) -> Vec<f32> {
+        (0..rate * seconds).map(|at| 0.025 * (at as f32 * 2_764.6 / rate as f32).sin()).collect()
+    }
 
     /// Steady noise of some -35 dBFS.
     fn noise(rate: u32, seconds: u32) -> Vec<f32> {
@@ -262,6 +292,47 @@ mod tests {
             // Each change ends a signal, whose length is rounded.
             assert!(model.abs_diff(4 * model_rate as usize) <= 3, "{rate}: {model}");
             assert!(detector.abs_diff(4 * vad::RATE as usize) <= 3, "{rate}: {detector}");
+        }
+    }
+
+    #[test]
+    fn model_hears_callers_over_an_answer_untouched() {
+        for (rate, model_rate) in [(24_000, 24_000), (16_000, 16_000), (24_000, 16_000)] {
+            let mut sound = InputSound::new(model_rate, true);
+            sound.set_rate(rate).unwrap();
+            let (mut models, mut detectors) = (Vec::new(), Vec::new());
+            let (input, played, start) = (tone(rate, 1), noise(vad::RATE, 1), Instant::now());
+            // The first comparison with the playback comes after 120 ms of it.
+            let input = &input[..rate as usize / 2];
+            for (number, piece) in input.chunks(rate as usize / 50).enumerate() {
+                let now = start + number as u32 * Duration::from_millis(20);
+                let echo = sound.echo.as_mut().unwrap();
+                // An answer begins at 400 ms.
+                if let Some(played) = number.checked_sub(20).and_then(|number| played.chunks(320).nth(number)) {
+                    echo.push_playback(played, vad::RATE, now).unwrap();
+                }
+                echo.note_input(Duration::from_millis(20), now);
+                let converted = sound.convert(Cow::Borrowed(piece), false).unwrap();
+                detectors.extend_from_slice(converted.heard());
+                models.extend(converted.for_model);
+            }
+            assert_eq!(sound.echo.as_ref().unwrap().finding(), EchoFinding::Unknown);
+            let last = sound.flush().unwrap();
+            detectors.extend_from_slice(last.heard());
+            models.extend(last.for_model);
+            assert!(models.len().abs_diff(model_rate as usize / 2) <= 3, "{rate}: {}", models.len());
+            assert!(detectors.len().abs_diff(vad::RATE as usize / 2) <= 3, "{rate}: {}", detectors.len());
+            let level = |heard: &[f32], rate: u32, from: f32| {
+                let at = |second: f32| (second * rate as f32) as usize;
+                level_db(&heard[at(from)..at(from + 0.06)])
+            };
+            let [before, during] = [0.3, 0.43].map(|from| level(&models, model_rate, from));
+            let detected = level(&detectors, vad::RATE, 0.43);
+            assert!(
+                (before - during).abs() < 1.0,
+                "{rate} to {model_rate}: {during} dB beside an answer, {before} before"
+            );
+            assert!(during > detected + 3.0, "{rate} to {model_rate}: {during} dB, {detected} dB for the detector");
         }
     }
 

@@ -147,7 +147,8 @@ fn documented(page: &str) -> Vec<(u16, String)> {
         .map(|command| {
             let (url, header) = command.split_once(" -H ").unwrap();
             assert_eq!(header, "\"Authorization: Bearer $KEY\"", "{command}");
-            let (port, path) = url.trim_matches('"').strip_prefix("http://127.0.0.1:").unwrap().split_once('/').unwrap();
+            let (port, path) =
+                url.trim_matches('"').strip_prefix("http://127.0.0.1:").unwrap().split_once('/').unwrap();
             (port.parse().unwrap(), format!("/{path}"))
         })
         .collect()

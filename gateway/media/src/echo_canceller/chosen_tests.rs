@@ -47,7 +47,7 @@ fn turns(answer: &str, path: (usize, f64, bool, bool), gain: f32, caller: Option
     for (number, (played, input)) in played.chunks(320).zip(input.chunks(320)).enumerate() {
         canceller.push_playback(played, 320 * number as i64);
         heard.clear();
-        canceller.process(input, &mut heard);
+        canceller.process(input, &mut heard, &mut Vec::new());
         let events = detector.push(&heard);
         let starts = events.iter().filter(|event| matches!(event, TurnEvent::SpeechStarted { .. }));
         begun.extend(starts.map(|_| 20 * number));

@@ -11,6 +11,9 @@
 //!
 //! Sound is mono at 16 kHz. The played samples have positions on the input's time axis: a sample at position 0 left our playout clock when
 //! the first input sample arrived. Output is 10 ms late.
+//!
+//! There are two outputs. Until the path of the echo is known, the suppressor takes all for an echo that may be one, as a detector of voices
+//! needs it; that would cost a listener words of a caller without an echo, so the plain output has the input as it is. Then they are the same.
 
 use std::collections::VecDeque;
 
@@ -72,6 +75,8 @@ pub struct EchoCanceller {
     /// Delay at which the filter begins; `None` without a known path.
     pub(crate) begin: Option<usize>,
     suppressor: Suppressor,
+    /// True if the path was known in the last block.
+    was_known: bool,
     /// Blocks since something was played, and since the last comparison.
     pub(crate) quiet: u32,
     since: u32,
@@ -110,6 +115,7 @@ impl EchoCanceller {
             filter: EchoFilter::new(),
             begin: None,
             suppressor: Suppressor::new(),
+            was_known: false,
             quiet: TAIL,
             since: 0,
             wrong: 0,
@@ -170,8 +176,8 @@ impl EchoCanceller {
         self.pending.clear();
     }
 
-    /// Takes input, and appends whole blocks without the echo to `out`.
-    pub fn process(&mut self, input: &[f32], out: &mut Vec<f32>) {
+    /// Takes input, and appends whole blocks without the echo to `out`, and to `plain` the same as it is until the path of the echo is known.
+    pub fn process(&mut self, input: &[f32], out: &mut Vec<f32>, plain: &mut Vec<f32>) {
         let mut rest = input;
         while !rest.is_empty() {
             let (taken, after) = rest.split_at(rest.len().min(BLOCK - self.pending.len()));
@@ -180,7 +186,9 @@ impl EchoCanceller {
             if let Ok(block) = <&[f32; BLOCK]>::try_from(self.pending.as_slice()) {
                 let block = *block;
                 self.pending.clear();
-                out.extend_from_slice(&self.block(&block));
+                let cleaned = self.block(&block);
+                out.extend_from_slice(&cleaned);
+                plain.extend_from_slice(&self.plain(&cleaned));
             }
         }
     }
@@ -249,6 +257,23 @@ impl EchoCanceller {
         self.powers.0 += f64::from(before);
         self.powers.1 += f64::from(power(&out));
         out
+    }
+
+    /// Returns the plain output beside `out`, the output for the latest block.
+    fn plain(&mut self, out: &[f32; BLOCK]) -> [f32; BLOCK] {
+        let is_known = self.begin.is_some();
+        let was_known = std::mem::replace(&mut self.was_known, is_known);
+        let unsuppressed = self.suppressor.unsuppressed();
+        std::array::from_fn(|at| {
+            let rise = (at as f32 + 0.5) / BLOCK as f32;
+            let share = match (was_known, is_known) {
+                (false, false) => 0.0,
+                (false, true) => rise,
+                (true, false) => 1.0 - rise,
+                (true, true) => 1.0,
+            };
+            unsuppressed[at] + share * (out[at] - unsuppressed[at])
+        })
     }
 
     /// Compares the latest input with what was played.

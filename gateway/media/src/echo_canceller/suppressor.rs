@@ -105,6 +105,11 @@ impl Suppressor {
         self.bound.reset();
     }
 
+    /// Returns the block of the last output without suppression.
+    pub fn unsuppressed(&self) -> &[f32] {
+        &self.cleaned[..BLOCK]
+    }
+
     /// Passes a block while there is nothing to suppress; writes the block before it to `out`.
     pub fn pass(&mut self, input: &[f32; BLOCK], out: &mut [f32; BLOCK]) {
         for at in 0..BLOCK {

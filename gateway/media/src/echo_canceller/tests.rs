@@ -36,7 +36,7 @@ fn cancelled(played: &[f32], input: &[f32]) -> Vec<f32> {
     let (mut canceller, mut out) = (EchoCanceller::new(), Vec::new());
     for (number, (played, input)) in played.chunks(320).zip(input.chunks(320)).enumerate() {
         canceller.push_playback(played, 320 * number as i64);
-        canceller.process(input, &mut out);
+        canceller.process(input, &mut out, &mut Vec::new());
     }
     out.drain(..BLOCK);
     out
@@ -55,7 +55,7 @@ fn echo_of_every_delay_is_removed() {
         let input = echo(&played, delay * 16, 0.5, 0.0);
         let (mut canceller, mut out) = (EchoCanceller::new(), Vec::new());
         canceller.push_playback(&played, 0);
-        canceller.process(&input, &mut out);
+        canceller.process(&input, &mut out, &mut Vec::new());
         let found = canceller.delay().unwrap_or(usize::MAX) / 16;
         assert!(found.abs_diff(delay.max(10)) <= 30, "{found} instead of {delay} ms");
         let removed = removed(&input, &out[BLOCK..], 2.0, 4.0);
@@ -146,7 +146,7 @@ fn pieces_of_any_size_give_the_same_output() {
     let outputs = [37, 160, 4_000].map(|size| {
         let (mut canceller, mut out) = (EchoCanceller::new(), Vec::new());
         canceller.push_playback(&played, 0);
-        input.chunks(size).for_each(|piece| canceller.process(piece, &mut out));
+        input.chunks(size).for_each(|piece| canceller.process(piece, &mut out, &mut Vec::new()));
         assert_eq!(canceller.position(), input.len() as i64);
         out
     });
