@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use super::echo_path::{EchoEstimate, EchoPathEstimator, LAGS};
+use super::echo_path::{DEFAULT_GAIN, EchoEstimate, EchoPathEstimator, LAGS};
 use super::level::rms;
 use super::playout::MAX_PAUSE;
 
@@ -193,13 +193,15 @@ impl EchoGuard {
         if end + TAIL < now || begin > now {
             return None;
         }
-        let EchoEstimate { gain, lag } = self.path.estimate();
+        let EchoEstimate { gain, lag, unknown_from } = self.path.estimate();
         let lags = lag.map_or(0..LAGS, |lag| lag.saturating_sub(BEFORE)..lag + RING + 1);
         // After that, the room's reverberation decays.
         let tail = lag.into_iter().flat_map(|lag| (1..=TAIL_STEPS).map(move |step| (lag + RING + step, step)));
         let tail = tail.map(|(lag, step)| self.level_at(now, lag) * DECAY.powi(step as i32));
         let played = lags.map(|lag| self.level_at(now, lag)).fold(0.0, f32::max);
-        let (loudest, reverberant) = (played * gain * MARGIN, tail.fold(played, f32::max) * gain * MARGIN);
+        let unknown = (unknown_from..LAGS).map(|lag| self.level_at(now, lag)).fold(0.0, f32::max) * DEFAULT_GAIN;
+        let [loudest, reverberant] =
+            [played, tail.fold(played, f32::max)].map(|played| (played * gain).max(unknown) * MARGIN);
         let (noise, settled) = (self.path.noise(), self.path.is_settled());
         Some(EchoLevel { loudest, reverberant, noise, settled })
     }
@@ -233,7 +235,6 @@ fn steps(duration: Duration) -> usize {
 mod tests {
     use repartee_testkit::random::Random;
 
-    use super::super::echo_path::DEFAULT_GAIN;
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
@@ -339,8 +340,25 @@ mod tests {
             guard.path.estimate()
         };
         for piece in [20, 7, 60, 400] {
-            let EchoEstimate { gain, lag } = estimate(piece);
+            let EchoEstimate { gain, lag, .. } = estimate(piece);
             assert!((0.23..0.27).contains(&gain) && lag == Some(6), "{piece}: {gain} {lag:?}");
+        }
+    }
+
+    #[test]
+    fn late_echo_of_a_first_answer_is_expected() {
+        let (start, far) = (Instant::now(), wave(3_000));
+        for delay in [40, 120, 220, 320, 460] {
+            let mut guard = EchoGuard::new(1_000);
+            guard.push_playback(&far, start);
+            for at in (20..3_000).step_by(20) {
+                let near: Vec<f32> =
+                    (at - 20..at).map(|at| if at < delay { 0.0 } else { far[at - delay] / 10.0 }).collect();
+                let now = start + at as u32 * MS;
+                guard.push_input(&near, 1_000, now);
+                let EchoLevel { loudest, .. } = guard.echo_level(now).unwrap();
+                assert!(rms(&near) <= loudest, "{} above {loudest} at {at} ms, {delay} ms behind", rms(&near));
+            }
         }
     }
 

@@ -33,6 +33,9 @@ pub(crate) struct EchoEstimate {
     pub gain: f32,
     /// Delay in steps; `None` before the first estimate.
     pub lag: Option<usize>,
+    /// First of the longest delays of which nothing is known yet: too little has been played before them. An echo may still come after
+    /// any of them.
+    pub unknown_from: usize,
 }
 
 /// Estimator of the echo path of one call.
@@ -49,7 +52,12 @@ pub(crate) struct EchoPathEstimator {
 
 impl Default for EchoPathEstimator {
     fn default() -> Self {
-        Self { steps: VecDeque::new(), since: 0, echo: EchoEstimate { gain: DEFAULT_GAIN, lag: None }, noise: 0.0 }
+        Self {
+            steps: VecDeque::new(),
+            since: 0,
+            echo: EchoEstimate { gain: DEFAULT_GAIN, lag: None, unknown_from: 0 },
+            noise: 0.0,
+        }
     }
 }
 
@@ -90,6 +98,7 @@ impl EchoPathEstimator {
         self.noise = noise;
         let mut ratios = Vec::with_capacity(STEPS);
         let mut found: Option<EchoEstimate> = None;
+        let mut unknown_from = 0;
         for lag in 0..LAGS {
             let mean = self.steps.iter().map(|(_, far)| far[lag]).sum::<f32>() / self.steps.len() as f32;
             let loud = (mean * LOUD).max(FLOOR);
@@ -100,13 +109,16 @@ impl EchoPathEstimator {
             if ratios.len() < LEAST / 2 {
                 continue;
             }
+            unknown_from = lag + 1;
             let at = (ratios.len() as f32 * QUANTILE) as usize;
             let (_, gain, _) = ratios.select_nth_unstable_by(at, f32::total_cmp);
             if found.is_none_or(|found| *gain > found.gain) {
-                found = Some(EchoEstimate { gain: gain.min(LOUDEST), lag: Some(lag) });
+                found = Some(EchoEstimate { gain: gain.min(LOUDEST), lag: Some(lag), unknown_from: 0 });
             }
         }
-        self.echo = found.unwrap_or(self.echo);
+        // After the window's length every delay has had its chance.
+        let unknown_from = if self.steps.len() < STEPS { unknown_from } else { LAGS };
+        self.echo = EchoEstimate { unknown_from, ..found.unwrap_or(self.echo) };
     }
 }
 
@@ -165,7 +177,7 @@ mod tests {
 
     #[test]
     fn nothing_is_known_at_first() {
-        assert_eq!(after(10, 0.01, 3, |_| 0.0), EchoEstimate { gain: DEFAULT_GAIN, lag: None });
+        assert_eq!(after(10, 0.01, 3, |_| 0.0), EchoEstimate { gain: DEFAULT_GAIN, lag: None, unknown_from: 0 });
         let mut silent = EchoPathEstimator::default();
         (0..1_000).for_each(|_| silent.step(0.1, &[0.0; LAGS]));
         assert_eq!(silent.estimate().lag, None, "silence tells nothing");
