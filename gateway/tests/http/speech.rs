@@ -508,9 +508,12 @@ async fn a_disconnect_frees_the_session() {
 
 #[tokio::test]
 async fn a_stopped_server_cuts_the_body() {
-    let (mut server, socket) = held().await;
+    let (mut server, mut socket) = held().await;
+    // Frames leave later than the engine makes them: with the head before it, this ends inside the second one.
+    let mut begun = vec![0; 2 * FRAME_SAMPLES * 2];
+    timeout(PATIENCE, socket.read_exact(&mut begun)).await.unwrap().unwrap();
     server.stop();
-    let reply = repartee_gateway_testkit::http::read(socket).await;
+    let reply = repartee_gateway_testkit::http::read(std::io::Cursor::new(begun).chain(socket)).await;
     assert_eq!((reply.status, reply.bytes.len()), (200, 2 * FRAME_SAMPLES * 2));
     assert!(!reply.complete, "what was cut has no end");
     server.ended().await;
