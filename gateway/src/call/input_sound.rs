@@ -20,7 +20,7 @@ pub(super) struct InputSound {
     pub echo: Option<CallEcho>,
     /// True if the last piece passed the canceller.
     cancels: bool,
-    /// What the canceller gives for a listener, of the last piece.
+    /// Sound that the canceller gives for a listener, of the last piece.
     plain: Vec<f32>,
     /// Noise reduction of the next piece; `None` for none.
     pub noise_reduction: Option<NoiseReductionKind>,
