@@ -234,7 +234,8 @@ impl CallEcho {
         let Some(canceller) = &mut self.canceller else { return };
         self.processed += samples.len() as u64;
         self.inside += samples.len();
-        (self.output.clear(), self.plain.clear());
+        self.output.clear();
+        self.plain.clear();
         canceller.process(samples, &mut self.output, &mut self.plain);
         samples.clear();
         self.give(samples, plain);
@@ -246,7 +247,8 @@ impl CallEcho {
             return self.skip(samples.len());
         };
         self.processed += samples.len() as u64;
-        (self.output.clear(), self.plain.clear());
+        self.output.clear();
+        self.plain.clear();
         canceller.process(samples, &mut self.output, &mut self.plain);
         // The incomplete block has been given.
         self.ahead = BLOCK + canceller.pending.len();
@@ -268,7 +270,8 @@ impl CallEcho {
         if let Some(canceller) = &mut self.canceller
             && self.inside > 0
         {
-            (self.output.clear(), self.plain.clear());
+            self.output.clear();
+            self.plain.clear();
             let missing = BLOCK - canceller.pending.len();
             let padding = [0.0; 2 * BLOCK];
             let padding = &padding[..if missing < BLOCK { missing + BLOCK } else { BLOCK }];

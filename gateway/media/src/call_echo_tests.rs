@@ -286,7 +286,8 @@ fn steady_packets_allocate_nothing() {
         call.packets += 1;
         call.echo.note_input(20 * MS, call.now());
         assert!(call.echo.begin_piece());
-        (heard.clear(), plain.clear());
+        heard.clear();
+        plain.clear();
         heard.extend_from_slice(input);
         call.echo.cancel(&mut heard, &mut plain);
     }

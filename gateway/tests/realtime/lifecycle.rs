@@ -58,9 +58,11 @@ async fn calls_run_apart_from_requests() {
         .unwrap();
     request.write_all(b"content-type: application/json\r\ncontent-length: 9\r\n\r\n").await.unwrap();
     request.read_exact(&mut [0; 12]).await.unwrap();
-    assert_eq!(tasks(), before);
+    // A task of the start may have ended meanwhile.
+    let beside = tasks();
+    assert!(beside <= before, "{beside} tasks, {before} before");
     let client = server.connect().await;
-    assert!(tasks() > before, "a call has the threads of this test");
+    assert!(tasks() > beside, "a call has the threads of this test");
     drop(client);
 }
 
