@@ -10,11 +10,15 @@ use super::conv_state::{ConvState, GapFill, StreamSpan};
 use super::device::Cpu;
 use super::gemm::{self, PackedWeight, StridedRows};
 use super::integer_conv;
+use super::one_channel;
 use super::scratch::Scratch;
 use super::simd::{dispatch, multiply_add};
 use super::tensor::Tensor;
 use super::weight::{Weight, WeightData};
 use super::work_split::LEAST_PART;
+
+/// Rows of a stream as a multiple of its tail's from which the two are not joined in memory.
+const FEW_TAILS: usize = 3;
 
 /// Causal convolution, full or depthwise. Rows of `x` outside all spans give zeros.
 pub(super) fn conv1d(
@@ -52,17 +56,25 @@ fn causal(
     let mut scratch = cpu.scratch.take();
     let Scratch { joined, group, .. } = &mut *scratch;
     let mut absent = GapFill::new(outputs);
+    let mut multiply = |data: &[f32], rows: usize, out: &mut [f32]| {
+        taps(cpu, data, (rows, channels), groups, dilation, bias, group, out);
+    };
     for span in spans {
         absent.clear_before(&mut out, span.row, span.rows);
         let new = &x.data[span.row * channels..(span.row + span.rows) * channels];
-        let data = if tail.rows == 0 {
-            new
+        let out = &mut out[span.row * outputs..(span.row + span.rows) * outputs];
+        if tail.rows == 0 {
+            multiply(new, span.rows, out);
+        } else if span.rows >= FEW_TAILS * tail.rows {
+            // Rows far enough from the stream's past need no copy.
+            let (first, rest) = out.split_at_mut(tail.rows * outputs);
+            tail.extend_begin(span, new, joined);
+            multiply(joined, tail.rows, first);
+            multiply(new, span.rows - tail.rows, rest);
         } else {
             tail.extend(span, new, joined);
-            &joined[..]
-        };
-        let out = &mut out[span.row * outputs..(span.row + span.rows) * outputs];
-        taps(cpu, data, (span.rows, channels), groups, dilation, bias, group, out);
+            multiply(joined, span.rows, out);
+        }
     }
     absent.clear_rest(&mut out);
     out
@@ -92,6 +104,9 @@ fn taps(
         stride: dilation * channels,
     };
     if let [weight] = groups {
+        if one_channel::is_faster(weight, rows) {
+            return one_channel::multiply(cpu, (data, rows, channels), weight, dilation, bias, results, out);
+        }
         return cpu.multiply(rows_of(0, weight), weight, Some(bias), out);
     }
     for (group, weight) in groups.iter().enumerate() {

@@ -19,15 +19,30 @@ impl ConvState {
 
     /// Writes the slot's tail followed by the new rows to `joined`, and keeps its end as the new tail. A stream's first rows follow zeros.
     pub(super) fn extend(&mut self, span: StreamSpan, new: &[f32], joined: &mut Vec<f32>) {
+        let tail = self.tail(span);
+        joined.clear();
+        joined.extend_from_slice(tail);
+        joined.extend_from_slice(new);
+        tail.copy_from_slice(&joined[joined.len() - tail.len()..]);
+    }
+
+    /// Does the same for at least as many new rows as the tail has, of which it writes only that many.
+    pub(super) fn extend_begin(&mut self, span: StreamSpan, new: &[f32], joined: &mut Vec<f32>) {
+        let tail = self.tail(span);
+        joined.clear();
+        joined.extend_from_slice(tail);
+        joined.extend_from_slice(&new[..tail.len()]);
+        tail.copy_from_slice(&new[new.len() - tail.len()..]);
+    }
+
+    /// Returns the slot's tail, zeroed at the begin of a stream.
+    fn tail(&mut self, span: StreamSpan) -> &mut [f32] {
         let size = self.rows * self.columns;
         let tail = &mut self.data[span.slot * size..(span.slot + 1) * size];
         if span.first {
             tail.fill(0.0);
         }
-        joined.clear();
-        joined.extend_from_slice(tail);
-        joined.extend_from_slice(new);
-        tail.copy_from_slice(&joined[joined.len() - size..]);
+        tail
     }
 }
 

@@ -135,12 +135,45 @@ fn sigmoid_mul_loop<const FUSED: bool>(x: &[f32], out: &mut [f32], width: usize)
     }
 }
 
+/// Numbers of some rows' parameters that fit the stack: all rows of which the sixteenths are whole, for at most 32 columns.
+const REPEATED: usize = 32 * 16;
+
 #[inline(always)]
 fn snake_loop<const FUSED: bool>(x: &mut [f32], frequency: &[f32], magnitude: &[f32]) {
-    for row in x.chunks_exact_mut(frequency.len()) {
-        for ((v, &f), &m) in row.iter_mut().zip(frequency).zip(magnitude) {
-            *v = multiply_add::<FUSED>(m, sin_squared::<FUSED>(*v * f), *v);
+    let columns = frequency.len();
+    // Rows of few columns would leave lanes empty: so many rows together fill them that no lane is left.
+    let rows = 16 >> columns.trailing_zeros().min(4);
+    let (mut frequencies, mut magnitudes) = ([0.0; REPEATED], [0.0; REPEATED]);
+    let (frequencies, magnitudes) = if rows * columns <= REPEATED && x.len() >= 4 * rows * columns {
+        for (to, from) in [(&mut frequencies, frequency), (&mut magnitudes, magnitude)] {
+            to[..rows * columns].chunks_exact_mut(columns.max(1)).for_each(|row| row.copy_from_slice(from));
         }
+        (&frequencies[..rows * columns], &magnitudes[..rows * columns])
+    } else {
+        (frequency, magnitude)
+    };
+    let mut groups = x.chunks_exact_mut(frequencies.len().max(1));
+    for group in &mut groups {
+        snake_of::<FUSED>(group, frequencies, magnitudes);
+    }
+    for row in groups.into_remainder().chunks_exact_mut(columns.max(1)) {
+        snake_of::<FUSED>(row, frequency, magnitude);
+    }
+}
+
+/// Applies the activation to numbers with a frequency and a magnitude each, sixteen at a time.
+#[inline(always)]
+fn snake_of<const FUSED: bool>(x: &mut [f32], frequencies: &[f32], magnitudes: &[f32]) {
+    let one = |v: &mut f32, f: f32, m: f32| *v = multiply_add::<FUSED>(m, sin_squared::<FUSED>(*v * f), *v);
+    let (x, rest) = x.as_chunks_mut::<16>();
+    let ((frequencies, f_rest), (magnitudes, m_rest)) = (frequencies.as_chunks::<16>(), magnitudes.as_chunks::<16>());
+    for ((x, f), m) in x.iter_mut().zip(frequencies).zip(magnitudes) {
+        for lane in 0..16 {
+            one(&mut x[lane], f[lane], m[lane]);
+        }
+    }
+    for ((v, &f), &m) in rest.iter_mut().zip(f_rest).zip(m_rest) {
+        one(v, f, m);
     }
 }
 

@@ -1,7 +1,8 @@
 //! [`Ops`](crate::Ops) on the processor, in single precision.
 //!
 //! - `device`: settings, buffers and threads; `ops`: its operations, out of one file for each family: [`attention`], [`conv`], [`experts`],
-//!   [`math`], [`rotary`], [`sample`], `instance_norm`, `integer_conv`, `lstm`, `segment_snake`
+//!   [`math`], [`rotary`], [`sample`], `instance_norm`, `integer_conv`, `lstm`,
+//!   `one_channel`, `segment_snake`
 //! - `tensor`, `index`, `conv_state`, `kv_cache`, `weight`, `table`: what operations take; `shared_weights`: those of several models;
 //!   `arena`, `scratch`: reused buffers;
 //!   `discard`: memory that goes back to the system; `huge_pages`: memory of weights
@@ -36,6 +37,7 @@ mod integer_conv;
 mod kv_cache;
 mod lstm;
 pub mod math;
+mod one_channel;
 mod ops;
 mod output_ptr;
 mod panels;

@@ -30,14 +30,11 @@ impl OutputPtr {
         // SAFETY: the caller's guarantees; a whole panel is stored only if that many columns are left.
         unsafe {
             let to = self.0.add(row * columns + column);
-            if width == LANES && bias.is_none() {
-                sum.store(to);
-                return;
-            }
-            let mut lanes = [0.0f32; LANES];
-            sum.store(lanes.as_mut_ptr());
-            for (lane, &value) in lanes.iter().take(width).enumerate() {
-                *to.add(lane) = value + bias.map_or(0.0, |b| *b.get_unchecked(column + lane));
+            let bias = bias.map(|bias| bias.as_ptr().add(column));
+            if width == LANES {
+                bias.map_or(sum, |bias| sum.plus(L::load(bias))).store(to);
+            } else {
+                bias.map_or(sum, |bias| sum.plus(L::load_first(bias, width))).store_first(to, width);
             }
         }
     }

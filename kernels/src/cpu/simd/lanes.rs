@@ -35,11 +35,37 @@ pub trait Lanes: Copy {
     /// # Safety
     /// The processor has the level's instructions; `from` is readable for sixteen numbers.
     unsafe fn load_bytes(from: *const u16) -> [Self; 2];
+    /// Loads the first `count` of sixteen numbers, unaligned; the others are zero.
+    ///
+    /// # Safety
+    /// The processor has the level's instructions; `from` is readable for `count` numbers, at most sixteen.
+    #[inline(always)]
+    unsafe fn load_first(from: *const f32, count: usize) -> Self {
+        let mut lanes = [0.0; LANES];
+        // SAFETY: the caller's guarantees, and there are sixteen lanes.
+        unsafe {
+            copy_first(from, lanes.as_mut_ptr(), count);
+            Self::load(lanes.as_ptr())
+        }
+    }
     /// Stores sixteen numbers, unaligned.
     ///
     /// # Safety
     /// The processor has the level's instructions; `to` is writable for sixteen numbers.
     unsafe fn store(self, to: *mut f32);
+    /// Stores the first `count` numbers, unaligned.
+    ///
+    /// # Safety
+    /// The processor has the level's instructions; `to` is writable for `count` numbers, at most sixteen.
+    #[inline(always)]
+    unsafe fn store_first(self, to: *mut f32, count: usize) {
+        let mut lanes = [0.0; LANES];
+        // SAFETY: the caller's guarantees, and there are sixteen lanes.
+        unsafe {
+            self.store(lanes.as_mut_ptr());
+            copy_first(lanes.as_ptr(), to, count);
+        }
+    }
     /// Returns `self + a * b`, fused if the level has it.
     ///
     /// # Safety
@@ -55,6 +81,25 @@ pub trait Lanes: Copy {
     /// # Safety
     /// The processor has the level's instructions.
     unsafe fn times(self, b: Self) -> Self;
+}
+
+/// Copies at most sixteen numbers, in fours: a call of `memcpy` takes longer.
+///
+/// # Safety
+/// `from` is readable and `to` writable for `count` numbers, and they do not overlap.
+#[inline(always)]
+unsafe fn copy_first(from: *const f32, to: *mut f32, count: usize) {
+    let fours = count / 4 * 4;
+    // SAFETY: the caller guarantees `count` numbers, and no index is as large.
+    unsafe {
+        for at in (0..fours).step_by(4) {
+            let four: [f32; 4] = std::ptr::read_unaligned(from.add(at).cast());
+            std::ptr::write_unaligned(to.add(at).cast(), four);
+        }
+        for at in fours..count {
+            *to.add(at) = *from.add(at);
+        }
+    }
 }
 
 /// Sixteen plain numbers, for any processor.

@@ -18,6 +18,12 @@ pub fn prefetch(at: *const u8) {
 #[derive(Clone, Copy)]
 pub struct Avx512Lanes(__m512);
 
+/// Mask of the first `count` of sixteen lanes.
+#[inline(always)]
+fn first_lanes(count: usize) -> __mmask16 {
+    ((1u32 << count.min(16)) - 1) as __mmask16
+}
+
 impl Lanes for Avx512Lanes {
     #[inline(always)]
     unsafe fn zero() -> Self {
@@ -58,9 +64,19 @@ impl Lanes for Avx512Lanes {
         }
     }
     #[inline(always)]
+    unsafe fn load_first(from: *const f32, count: usize) -> Self {
+        // SAFETY: the caller guarantees AVX-512 and for `count` readable numbers; the others are not read.
+        unsafe { Self(_mm512_maskz_loadu_ps(first_lanes(count), from)) }
+    }
+    #[inline(always)]
     unsafe fn store(self, to: *mut f32) {
         // SAFETY: the caller guarantees AVX-512 and for room for sixteen numbers.
         unsafe { _mm512_storeu_ps(to, self.0) }
+    }
+    #[inline(always)]
+    unsafe fn store_first(self, to: *mut f32, count: usize) {
+        // SAFETY: the caller guarantees AVX-512 and for room for `count` numbers; the others are not written.
+        unsafe { _mm512_mask_storeu_ps(to, first_lanes(count), self.0) }
     }
     #[inline(always)]
     unsafe fn multiply_add(self, a: Self, b: Self) -> Self {
