@@ -12,6 +12,9 @@ const PAUSE: u32 = 160;
 const ANSWERS: u32 = 2;
 /// Least audible playback that tells, in samples.
 const TELLING: usize = RATE as usize;
+/// Least decibels by which the filter lowers the input for half a second of an answer if there is an echo. A caller who begins to speak
+/// as an echo would is taken for one, but never lowered.
+const LOWERED_DB: f32 = 2.0;
 /// Time by which playback is read later than it is due, 20 ms: the driver of a playout clock may be late.
 const SLACK: f64 = 0.02 * RATE as f64;
 /// Deviation of a piece of playback from the end of the last one that still continues it, in samples.
@@ -47,6 +50,8 @@ pub struct CallEcho {
     /// Time of position 0.
     start: Option<Instant>,
     playback: Option<PlaybackRun>,
+    /// Converter of the playback, from its rate.
+    resampler: Option<(u32, Resampler)>,
     /// End of the playback of a client that plays it at once.
     plays_until: Option<Instant>,
     /// Input processed, in samples.
@@ -90,7 +95,6 @@ struct PlaybackRun {
     /// Samples in, at `rate`, and out.
     taken: u64,
     given: u64,
-    resampler: Resampler,
 }
 
 impl CallEcho {
@@ -145,15 +149,20 @@ impl CallEcho {
         let canceller =
             self.canceller.get_or_insert_with(|| Box::new(EchoCanceller::starting_at(processed, offset - SLACK)));
         let continues = |run: &PlaybackRun| run.rate == rate && (position - run.end()).abs() <= SEAM;
+        let resampler = match self.resampler.take().filter(|(from, _)| *from == rate) {
+            Some(kept) => kept,
+            None => (rate, Resampler::new(rate, RATE)?),
+        };
+        let (_, resampler) = self.resampler.insert(resampler);
         let run = match self.playback.take().filter(continues) {
             Some(run) => self.playback.insert(run),
             None => {
-                let resampler = Resampler::new(rate, RATE)?;
-                self.playback.insert(PlaybackRun { rate, begin: position, taken: 0, given: 0, resampler })
+                resampler.reset();
+                self.playback.insert(PlaybackRun { rate, begin: position, taken: 0, given: 0 })
             }
         };
         let at = run.begin + run.given as i64;
-        let converted = run.resampler.convert(samples)?;
+        let converted = resampler.convert(samples)?;
         canceller.push_playback(converted, at);
         run.given += converted.len() as u64;
         run.taken += samples.len() as u64;
@@ -162,7 +171,8 @@ impl CallEcho {
             if self.phase == Phase::Paused {
                 let phase = if canceller.is_unlikely() { Phase::Seeking } else { Phase::Running };
                 (self.phase, self.found) = (phase, canceller.found);
-                (canceller.quiet, canceller.powers, self.ahead) = (0, (0.0, 0.0), BLOCK);
+                canceller.begin_answer();
+                self.ahead = BLOCK;
             }
         }
         Ok(())
@@ -211,12 +221,15 @@ impl CallEcho {
     /// Ends an answer whose echo can no longer come.
     fn end_answer(&mut self) {
         let Some(canceller) = &mut self.canceller else { return };
-        let found = canceller.found > self.found;
+        let found = canceller.found > self.found && canceller.lowered_db >= LOWERED_DB;
         let (before, after) = canceller.powers;
         let removed_db = found.then(|| (10.0 * (before.max(1e-12) / after.max(1e-12)).log10()) as f32);
         if self.audible >= TELLING {
             self.without = if found { 0 } else { self.without + 1 };
             self.over = Some(CancelledAnswer { removed_db });
+            if !found {
+                canceller.forget_path();
+            }
         }
         self.audible = 0;
         if self.phase == Phase::Seeking {
@@ -288,7 +301,8 @@ impl CallEcho {
     /// Frees what only a canceller needs.
     fn release(&mut self) {
         self.canceller = None;
-        (self.playback, self.output, self.plain) = (None, Vec::new(), Vec::new());
+        (self.playback, self.resampler) = (None, None);
+        (self.output, self.plain) = (Vec::new(), Vec::new());
     }
 
     /// Appends the outputs to `samples` and `plain`, without what precedes the input or follows it.

@@ -177,6 +177,35 @@ fn answers_without_echo_end_it() {
 }
 
 #[test]
+fn callers_who_answer_at_once_are_no_echo() {
+    for gap in [100, 400, 700] {
+        let mut call = TestCall::new();
+        for (answer, caller) in [("answer-harbour", "caller-else"), ("answer-bread", "caller-sorry")] {
+            let played = speech(answer);
+            call.play(&played, &echo(&played, 0, 0.0, 0.0));
+            call.pause(&silence(gap));
+            let voice = speech(caller);
+            call.pause(&voice);
+            call.pause(&silence(2_500));
+        }
+        assert_eq!(call.answers, [CancelledAnswer { removed_db: None }; 2], "{gap} ms after the answers");
+        assert!(call.echo.has_ended(), "{gap} ms after the answers");
+    }
+}
+
+#[test]
+fn soft_echoes_keep_it() {
+    let mut call = TestCall::new();
+    for answer in ["answer-harbour", "answer-bread", "answer-harbour"] {
+        let played = speech(answer);
+        call.play(&played, &echo(&played, 2_400, 0.01, 0.0));
+        call.pause(&silence(2_500));
+    }
+    let found = call.answers.iter().filter(|answer| answer.removed_db.is_some()).count();
+    assert_eq!((found, call.echo.has_ended()), (3, false), "{:?}", call.answers);
+}
+
+#[test]
 fn input_passes_where_no_echo_is_found() {
     let mut call = TestCall::new();
     let played = speech("answer-harbour");

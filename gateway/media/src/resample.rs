@@ -96,6 +96,13 @@ impl Resampler {
         self.filter.is_none()
     }
 
+    /// Begins a new signal: what is left of the last one is dropped.
+    pub fn reset(&mut self) {
+        if let Some(filter) = &mut self.filter {
+            filter.reset();
+        }
+    }
+
     /// Ends the signal: returns the remaining output, and resets. In total, `n` samples become `n * to / from`, rounded.
     pub fn flush(&mut self) -> Result<Vec<f32>, ResampleError> {
         match &mut self.filter {
@@ -133,10 +140,14 @@ impl Filter {
             self.convert(&block, &mut output)?;
         }
         output.truncate(missing);
+        self.reset();
+        Ok(output)
+    }
+
+    fn reset(&mut self) {
         self.inner.reset();
         self.pending.clear();
         (self.delay, self.input_count, self.output_count) = (self.inner.output_delay(), 0, 0);
-        Ok(output)
     }
 
     /// Converts one block and appends its output.

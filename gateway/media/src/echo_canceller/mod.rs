@@ -53,6 +53,8 @@ pub(crate) const AUDIBLE: f32 = 2.5e-7;
 /// Drift that is compensated, and the most that is believed.
 const LEAST_DRIFT: f64 = 3e-5;
 const MOST_DRIFT: f64 = 1e-3;
+/// Blocks of a stretch in which the filter shows that an echo is one.
+const STRETCH: u32 = 50;
 /// Blocks in a row in which the filter made the input louder, after which its path has changed.
 const WRONG: u32 = 20;
 
@@ -87,6 +89,10 @@ pub struct EchoCanceller {
     pub(crate) found: u32,
     /// Sums of the powers of blocks with a known echo: of the input, and of what is left of it.
     pub(crate) powers: (f64, f64),
+    /// Current stretch of blocks with a known echo: the powers of the input and of what the filter leaves of it, and its length.
+    stretch: (f64, f64, u32),
+    /// Most decibels by which the filter lowered a stretch of the answer.
+    pub(crate) lowered_db: f32,
 }
 
 impl Default for EchoCanceller {
@@ -122,6 +128,8 @@ impl EchoCanceller {
             sought: 0,
             found: 0,
             powers: (0.0, 0.0),
+            stretch: (0.0, 0.0, 0),
+            lowered_db: 0.0,
         }
     }
 
@@ -237,7 +245,7 @@ impl EchoCanceller {
         if is_lost || !after.is_finite() {
             cleaned = *input;
             if !is_lost {
-                self.reset();
+                self.forget_path();
             }
         } else {
             if after < 4.0 * before {
@@ -252,11 +260,26 @@ impl EchoCanceller {
                 cleaned = *input;
             }
         }
+        if before > AUDIBLE {
+            self.note_lowered(before, power(&cleaned));
+        }
         let block = Block { input, cleaned: &cleaned, echo: Some(&echo), played: &played };
         self.suppressor.suppress(block, is_lost, &mut out);
         self.powers.0 += f64::from(before);
         self.powers.1 += f64::from(power(&out));
         out
+    }
+
+    /// Notes the powers of an audible block before and after the filter.
+    fn note_lowered(&mut self, before: f32, after: f32) {
+        let (all, left, blocks) = &mut self.stretch;
+        *all += f64::from(before);
+        *left += f64::from(after);
+        *blocks += 1;
+        if *blocks == STRETCH {
+            self.lowered_db = self.lowered_db.max(10.0 * (*all / left.max(1e-12)).log10() as f32);
+            self.stretch = (0.0, 0.0, 0);
+        }
     }
 
     /// Returns the plain output beside `out`, the output for the latest block.
@@ -337,8 +360,16 @@ impl EchoCanceller {
         block
     }
 
-    /// Forgets the path.
-    fn reset(&mut self) {
+    /// Begins an answer of a call.
+    pub(crate) fn begin_answer(&mut self) {
+        self.quiet = 0;
+        self.powers = (0.0, 0.0);
+        self.stretch = (0.0, 0.0, 0);
+        self.lowered_db = 0.0;
+    }
+
+    /// Forgets the path of the echo.
+    pub(crate) fn forget_path(&mut self) {
         self.begin = None;
         self.alignment.reset();
         self.suppressor.reset_filter();
