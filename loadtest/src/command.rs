@@ -20,7 +20,7 @@ use crate::report::{page, rows};
 use crate::run::LoadRunner;
 use crate::scenario::Scenario;
 use crate::scenario::arrivals::Arrivals;
-use crate::server::{OwnServer, binary, free_udp_address};
+use crate::server::{OwnServer, binary, free_sip_address};
 use crate::soak;
 use crate::target::{Target, TargetArguments};
 use crate::telephone::{self, TelephoneArguments};
@@ -202,7 +202,7 @@ impl Command {
                 }
                 Action::Telephone { common, calls } => {
                     ensure!(common.target.target.is_none(), "--target: the server has to be our own");
-                    let sip = free_udp_address()?;
+                    let sip = free_sip_address()?;
                     let (listen, peers) = (format!("sip.listen={sip}"), "sip.peers=127.0.0.1/32");
                     let (bench, server) = common.bench(None, &[&listen, peers]).await?;
                     let (rows, runs, good) = telephone::measure(&bench, sip, &calls).await?;

@@ -1,6 +1,7 @@
 //! A server that the load generator builds and starts, if `--target` names none.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::io;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -12,6 +13,8 @@ use tokio::time::timeout;
 
 /// Longest start of a server, including the load of its model.
 const START: Duration = Duration::from_secs(120);
+/// Ports that are tried for an address of both protocols.
+const FREE_PORTS: usize = 20;
 
 /// A running server; dropping it kills the process.
 #[derive(Debug)]
@@ -72,13 +75,25 @@ impl OwnServer {
     }
 }
 
-/// Returns an address of this machine for calls over SIP, which the server does not print. Its port is free again, and taken
-/// at once.
+/// Returns an address of this machine for calls over SIP, over UDP and TCP, which the server does not print. Its port is free
+/// again, and taken at once.
 ///
 /// # Errors
 /// There is none.
-pub fn free_udp_address() -> Result<SocketAddr> {
-    Ok(UdpSocket::bind("127.0.0.1:0")?.local_addr()?)
+pub fn free_sip_address() -> Result<SocketAddr> {
+    let free = || -> io::Result<SocketAddr> {
+        let address = UdpSocket::bind("127.0.0.1:0")?.local_addr()?;
+        // A port that is free for UDP may have a connection.
+        TcpListener::bind(address)?.local_addr()
+    };
+    let mut last = free();
+    for _ in 1..FREE_PORTS {
+        if last.is_ok() {
+            break;
+        }
+        last = free();
+    }
+    last.context("no port of this machine is free for UDP and TCP")
 }
 
 /// Returns the path of a server binary: `given`, or `name` beside our own binary. It is built first in a checkout.

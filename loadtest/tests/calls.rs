@@ -115,7 +115,7 @@ async fn webrtc_answers_are_heard_whole() {
 #[tokio::test(flavor = "multi_thread")]
 async fn sip_answers_are_heard_whole() {
     let mut config = Config::default();
-    let address = repartee_load::server::free_udp_address().unwrap();
+    let address = repartee_load::server::free_sip_address().unwrap();
     config.sip.listen = vec![SipAddress::udp(address)];
     config.sip.peers = vec!["127.0.0.1/32".parse().unwrap()];
     let server = start_with(script(), config).await;

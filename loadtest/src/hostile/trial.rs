@@ -20,7 +20,7 @@ use crate::progress::ProgressDisplay;
 use crate::report::percentile;
 use crate::run::LoadRunner;
 use crate::scenario::Scenario;
-use crate::server::{OwnServer, binary, free_udp_address};
+use crate::server::{OwnServer, binary, free_sip_address};
 use crate::target::{Target, TargetArguments};
 
 /// Keys of the attackers and of the innocent callers.
@@ -111,7 +111,7 @@ impl HostileArguments {
 
     async fn stage(&self, program: &std::path::Path) -> Result<AttackedServer> {
         let keys = KEYS.join(",");
-        let sip = free_udp_address()?;
+        let sip = free_sip_address()?;
         let listen = format!("sip.listen={sip},tcp:{sip}");
         let arguments = ["--listen", "127.0.0.1:0", "--set", &listen, "--set", "sip.peers=127.0.0.1/32"];
         let server = OwnServer::start_with(program, &arguments, &[("REPARTEE_API_KEYS", &keys)]).await?;

@@ -15,7 +15,7 @@ use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
 use super::peers::{root, run, telephone, wav_file};
-use super::telephone::{listen_by, serve_with};
+use super::telephone::{free_address, listen_by, serve_with};
 
 const KEY: &str = "the-key-of-the-operator-of-calls";
 const PATH: &str = "/v1/realtime/calls/out";
@@ -289,15 +289,10 @@ pub async fn accepting(address: SocketAddr) {
     timeout(PATIENCE, connected).await.expect("the telephone listens in time");
 }
 
-/// A port that was free.
-async fn free_port() -> u16 {
-    UdpSocket::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port()
-}
-
 async fn sipp_is_called(scheme: SipScheme, mode: &str) {
     let Some(mut sipp) = telephone("sipp") else { return };
     let folder = tempfile::tempdir().unwrap();
-    let port = free_port().await;
+    let port = free_address().port();
     sipp.current_dir(folder.path()).args(["-sn", "uas", "-m", "1", "-i", "127.0.0.1", "-mi", "127.0.0.1", "-p"]);
     sipp.arg(port.to_string()).args(["-nostdin", "-timeout", "50s", "-t", mode]);
     let ran = tokio::spawn(run(sipp));
@@ -347,7 +342,7 @@ async fn baresip_is_called_over_tls() {
 /// A call to baresip, which asks the question; with encrypted sound, if `srtp` says so.
 async fn baresip_is_called(scheme: SipScheme, srtp: bool) {
     let Some(mut baresip) = telephone("baresip") else { return };
-    let (folder, port) = (tempfile::tempdir().unwrap(), free_port().await);
+    let (folder, port) = (tempfile::tempdir().unwrap(), free_address().port());
     let mut sound = question();
     // baresip hangs up where its sound ends.
     sound.extend(vec![0.0; 24_000 * 4]);

@@ -12,7 +12,7 @@ use tokio::process::{Child, ChildStderr, Command};
 use tokio::time::timeout;
 
 use super::peers::{root, run, telephone};
-use super::telephone::{listen_by, serve_with};
+use super::telephone::{free_address, listen_by, serve_with};
 
 /// A running exchange.
 struct Exchange {
@@ -70,11 +70,6 @@ impl Drop for Exchange {
             let _ = std::process::Command::new("kill").arg(id.to_string()).status();
         }
     }
-}
-
-/// Address of this machine that nobody has, over UDP and TCP.
-fn free_address() -> SocketAddr {
-    std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 async fn registers_and_is_called(scheme: SipScheme, transport: &str, mode: &str) {
