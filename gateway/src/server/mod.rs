@@ -6,7 +6,7 @@
 //! - `routes`, `readiness`: routes during and after the start, and health
 //! - `listen`, `request_threads`: connections, and the threads of their requests
 //! - `paced_reads`, `moving_socket`, `tls`, `development_certificate`, `certificate_validity`: their sockets, plain and encrypted
-//! - `processor_share`: the share of the processors that one websocket can take from others
+//! - `processor_share`: the share of the processors that one websocket can take from others; `allowance`: processor time that grows
 //! - `timed_body`: timeout of a request's body
 //! - `connections`, `descriptors`: limits of the number of connections, and of the process's descriptors
 //! - `control`: the thread that accepts, answers health checks and metrics, and shuts down
@@ -39,6 +39,7 @@
 //! - `request_log`: ids of requests, the access log, a sample of the refusals
 //! - `api_error`: errors as HTTP responses
 
+mod allowance;
 mod api_error;
 mod app;
 mod auth_middleware;

@@ -13,8 +13,9 @@ use std::task::Poll;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-use nix::time::{ClockId, clock_gettime};
 use tokio::time::{Instant, sleep};
+
+use super::allowance::{Allowance, LONGEST_PAUSE, thread_time};
 
 /// Share of the machine that all websockets may take before those that take most are held to an even share of it.
 const ALL: f64 = 0.25;
@@ -29,8 +30,6 @@ const SAVED: f64 = 0.1;
 const FIRST: f64 = 0.01;
 /// Seconds of processor time that are not worth a pause.
 const LEAST_DEBT: f64 = 1e-4;
-/// Longest pause, after which a connection can notice that it is to end.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Processor time of all websockets.
 #[derive(Debug, Clone)]
@@ -61,7 +60,7 @@ impl Default for ProcessorShares {
 impl ProcessorShares {
     /// Creates the shares of a machine with this many processors.
     fn new(processors: usize) -> Self {
-        let allowance = Allowance { left: BURST, most: BURST, share: ALL * processors as f64, at: Instant::now() };
+        let allowance = Allowance::full(BURST, ALL * processors as f64);
         Self(Arc::new(Mutex::new(Together { allowance, demanding: 0 })))
     }
 
@@ -142,33 +141,6 @@ impl Drop for Connection<'_> {
     fn drop(&mut self) {
         let together = self.together;
         self.set_demand(&mut together.lock(), false);
-    }
-}
-
-/// Processor time of this thread; zero, which bounds nothing, where the system does not count it.
-fn thread_time() -> Duration {
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
-}
-
-/// Processor time that may be taken, which grows with time.
-#[derive(Debug)]
-struct Allowance {
-    /// Seconds left; negative where more was taken.
-    left: f64,
-    most: f64,
-    /// Seconds that each second adds.
-    share: f64,
-    at: Instant,
-}
-
-impl Allowance {
-    /// Takes `took` and returns the seconds left.
-    fn take(&mut self, took: Duration, now: Instant) -> f64 {
-        let grown = self.share * now.saturating_duration_since(self.at).as_secs_f64();
-        self.at = now;
-        let left = (self.left + grown).min(self.most) - took.as_secs_f64();
-        self.left = left.max(-self.share * LONGEST_PAUSE.as_secs_f64());
-        self.left
     }
 }
 
@@ -283,14 +255,5 @@ mod tests {
     async fn a_long_poll_pauses_a_second_at_most() {
         let took = seconds(&crowded(), 1, Duration::from_secs(60), Duration::ZERO).await;
         assert!((0.99..1.01).contains(&took), "the pause was {took} s");
-    }
-
-    #[test]
-    fn time_of_this_thread_grows_with_work() {
-        let begun = thread_time();
-        let mut sum = 0u64;
-        while thread_time() == begun {
-            sum = std::hint::black_box(sum + 1);
-        }
     }
 }
