@@ -124,6 +124,11 @@ const PROMPTS: Duration = Duration::from_millis(8);
 const PROMPT_STEPS: f64 = 6.0;
 /// Longest time of a bounded stage's windows in a tick, if they are more than one: a caller may come at any moment.
 const WINDOWS: Duration = Duration::from_millis(40);
+/// Longest time of one tenant's rows of a stage in a tick while others have sessions, but for rows that are due: the larger of
+/// this, a multiple of what one row costs, so that large models still compute batches, and the least chunk. So nobody waits for
+/// a tick that another's flood has filled.
+const TENANT: Duration = Duration::from_millis(8);
+const TENANT_STEPS: f64 = 4.0;
 /// Share of the urgent rows' cost that other rows may add while a session waits for its first packet or is about to
 /// underrun.
 const PIGGYBACK_SHARE: f64 = 0.25;
@@ -184,6 +189,8 @@ pub struct Planner {
     background_credits: Vec<f64>,
     /// Stage whose windows take a short time in each tick.
     bounded: Option<usize>,
+    /// True while several tenants have sessions.
+    has_tenants: bool,
     /// Beginning of the last tick.
     last_tick: Option<Instant>,
 }
@@ -195,7 +202,18 @@ impl Planner {
         let (costs, shares) = (vec![StageCost::default(); stages], vec![FairShares::default(); stages]);
         let (forced, credits) = (vec![None; stages], vec![0.0; stages]);
         let background_credits = credits.clone();
-        Self { order, costs, forced, shares, limits, credits, background_credits, bounded: None, last_tick: None }
+        Self {
+            order,
+            costs,
+            forced,
+            shares,
+            limits,
+            credits,
+            background_credits,
+            bounded: None,
+            has_tenants: false,
+            last_tick: None,
+        }
     }
 
     /// Bounds the time of a stage's windows in a tick: more than one only within [`WINDOWS`]. A window may be a part of what
@@ -203,6 +221,11 @@ impl Planner {
     #[must_use]
     pub fn with_bounded_windows(self, stage: usize) -> Self {
         Self { bounded: Some(stage), ..self }
+    }
+
+    /// Tells if several tenants have sessions: then the rows of each take a bounded part of a tick.
+    pub fn set_tenants(&mut self, several: bool) {
+        self.has_tenants = several;
     }
 
     /// Adds the measurement of a stage's step.
@@ -314,6 +337,8 @@ impl Planner {
         let (mut planned, mut pressing) = (StepRows::default(), StepRows::default());
         let mut rows_left = batch;
         let mut shares: Vec<ScheduledRows> = Vec::new();
+        // Seconds of the rows that are not due, by tenant.
+        let mut taken: BTreeMap<u64, f64> = BTreeMap::new();
         let may_force = match self.forced[stage] {
             Some(at) if budget.due => now >= at + FORCED_CHUNK_INTERVAL,
             _ => true,
@@ -352,7 +377,12 @@ impl Planner {
                 RowKind::Window if self.bounded == Some(stage) => (seconds - spent).min(WINDOWS.as_secs_f64() - spent),
                 RowKind::Decode | RowKind::Window | RowKind::SolverStep => seconds - spent,
             };
-            let affordable = |seconds: f64| cost.affordable(planned, want.kind, whole, left(seconds));
+            let tenant = taken.entry(want.tenant).or_default();
+            let tenant_left = match class > 0 && self.has_tenants {
+                true => longest_of_tenant(cost, want.kind) - *tenant,
+                false => f64::INFINITY,
+            };
+            let affordable = |seconds: f64| cost.affordable(planned, want.kind, whole, left(seconds).min(tenant_left));
             let most = match class {
                 // A due slot always runs, so every tick makes progress.
                 0 => affordable(available).max(least),
@@ -389,8 +419,12 @@ impl Planner {
             }
             rows_left -= rows;
             planned = planned.and(want.kind, rows);
+            let added = cost.known_seconds(planned) - spent;
+            if class > 0 {
+                *tenant += added;
+            }
             if gives_way(&want) {
-                credit -= cost.known_seconds(planned) - spent;
+                credit -= added;
             }
             if class < 2 {
                 pressing = planned;
@@ -430,6 +464,14 @@ fn longest_prompts(cost: &StageCost) -> f64 {
     let least = cost.known_seconds(StepRows::of(RowKind::Prefill, RowKind::Prefill.least_chunk()));
     // A little more, so that rounding does not cut the least chunk.
     PROMPTS.as_secs_f64().max(step * PROMPT_STEPS).max(least * 1.01)
+}
+
+/// Longest time of a tenant's rows of this kind in a tick while others have sessions, in seconds.
+fn longest_of_tenant(cost: &StageCost, kind: RowKind) -> f64 {
+    let step = cost.known_seconds(StepRows::of(kind, 1));
+    let least = cost.known_seconds(StepRows::of(kind, kind.least_chunk()));
+    // A little more, so that rounding does not cut the least chunk.
+    TENANT.as_secs_f64().max(step * TENANT_STEPS).max(least * 1.01)
 }
 
 /// Time that a prompt takes for which somebody waits; zero for all other rows.

@@ -35,6 +35,9 @@ impl Scheduler {
 
     /// Budget of the tick. Records whether a caller waits for it.
     pub(super) fn tick_budget(&mut self, now: Instant, wants: &[Vec<ReadyRows>]) -> TickBudget {
+        let mut tenants = self.sessions.values().map(|session| session.tenant().id);
+        let first = tenants.next();
+        self.planner.set_tenants(tenants.any(|tenant| Some(tenant) != first));
         let budget = self.planner.budget(now, wants);
         if budget.is_pressing() {
             self.gauges.set_due();

@@ -153,6 +153,31 @@ fn tenants_share_prompts_whatever_their_sessions() {
 }
 
 #[test]
+fn a_tenant_takes_a_bounded_part_of_a_tick() {
+    let now = Instant::now();
+    let flood = |urgency| (0..40).map(move |slot| ReadyRows { tenant: 1, ..want(slot, 1, urgency, now) });
+    let beside = ReadyRows { tenant: 2, ..want(50, 1, Urgency::First { since: now }, now) };
+    let rows = |cost: Duration, several: bool, urgency: Urgency| -> (usize, bool) {
+        let mut planner = measured_alike(cost);
+        planner.set_tenants(several);
+        let shares = plan(&mut planner, now, &flood(urgency).chain([beside]).collect::<Vec<_>>());
+        (shares.iter().filter(|(slot, _)| *slot < 50).count(), shares.contains(&(50, 1)))
+    };
+    let (first, ahead) = (Urgency::First { since: now }, Urgency::Playing { runs_out: now + Duration::from_secs(60) });
+    let due = Urgency::Playing { runs_out: now };
+    // A row takes a millisecond: eight of one tenant, and another's.
+    let row = Duration::from_millis(1);
+    let (bounded, served) = rows(row, true, first);
+    assert!((6..=8).contains(&bounded) && served, "{bounded} rows of the flood");
+    assert!(rows(row, true, ahead).0 <= 8);
+    assert_eq!(rows(row, false, first), (40, true), "one tenant shares with nobody");
+    assert_eq!(rows(row, true, due).0, 40, "what is due is not bounded");
+    // Of slow steps batches remain.
+    let (slow, served) = rows(Duration::from_millis(50), true, first);
+    assert!((3..=4).contains(&slow) && served, "{slow} rows of slow steps");
+}
+
+#[test]
 fn a_long_prompt_keeps_its_share_of_time() {
     let (mut planner, start) = (measured_alike(Duration::from_millis(1)), Instant::now());
     let long = want(0, 200, Urgency::First { since: start }, start);
