@@ -153,7 +153,7 @@ fn tenants_share_prompts_whatever_their_sessions() {
 }
 
 #[test]
-fn a_tenant_takes_a_bounded_part_of_a_tick() {
+fn a_tenant_takes_a_part_of_a_tick() {
     let now = Instant::now();
     let flood = |urgency| (0..40).map(move |slot| ReadyRows { tenant: 1, ..want(slot, 1, urgency, now) });
     let beside = ReadyRows { tenant: 2, ..want(50, 1, Urgency::First { since: now }, now) };

@@ -322,4 +322,18 @@ mod tests {
             assert!(exp(-1000.0) < 1e-37);
         }
     }
+
+    #[test]
+    fn many_rows_of_snake_have_equal_bits() {
+        for columns in [1, 3, 12, 16, 24, 33, 48, 100] {
+            let number = |at: usize| ((at * 7_919 % 1_009) as f32 - 504.0) / 317.0;
+            let parameters = |from: usize| (0..columns).map(|at| number(at + from)).collect::<Vec<_>>();
+            let (frequency, magnitude) = (parameters(1), parameters(500));
+            let mut many: Vec<f32> = (0..67 * columns).map(number).collect();
+            let mut each = many.clone();
+            snake_loop::<true>(&mut many, &frequency, &magnitude);
+            each.chunks_exact_mut(columns).for_each(|row| snake_loop::<true>(row, &frequency, &magnitude));
+            assert_eq!(many, each, "{columns} columns");
+        }
+    }
 }

@@ -81,3 +81,37 @@ fn sum_loop<const FUSED: bool>(x: &Channels<'_>, weight: &[f32], first: usize, b
 }
 
 dispatch!(fn sum_rows = sum_loop(x: &Channels<'_>, weight: &[f32], first: usize, bias: f32, out: &mut [f32]));
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::gemm::StridedRows;
+    use super::super::pool::Pool;
+    use super::*;
+
+    #[test]
+    fn bits_are_those_of_the_matrix_product() {
+        let number = |at: usize| ((at * 7_919 % 1_009) as f32 - 504.0) / 317.0;
+        let pool = Arc::new(Pool::new(3).unwrap());
+        // What an earlier call left in the scratch must not matter.
+        let mut scratch = vec![f32::NAN; 40_000];
+        for cpu in [Cpu::default(), Cpu::default().on(Some(pool))] {
+            for (rows, channels, taps, dilation) in
+                [(64, 12, 7, 1), (130, 5, 7, 3), (1_920, 12, 7, 1), (300, 16, 1, 1), (257, 1, 3, 9), (5_000, 24, 7, 1)]
+            {
+                let weight = PackedWeight::new(1, taps * channels, |_, at| number(at + 3));
+                assert!(is_faster(&weight, rows));
+                let data: Vec<f32> = (0..(rows + (taps - 1) * dilation) * channels).map(number).collect();
+                let (mut ours, mut plain) = (vec![0.0; rows], vec![0.0; rows]);
+                let (shape, bias) = ((&data[..], rows, channels), [0.25]);
+                multiply(&cpu, shape, &weight, dilation, &bias, &mut scratch, &mut ours);
+                let stride = dilation * channels;
+                let x =
+                    StridedRows { data: &data, first: 0, step: channels, count: rows, taps, length: channels, stride };
+                cpu.multiply(x, &weight, Some(&bias), &mut plain);
+                assert_eq!(ours, plain, "{rows} rows, {channels} channels, {taps} taps, dilation {dilation}");
+            }
+        }
+    }
+}

@@ -33,9 +33,9 @@ const SPARE_CALLS: usize = 64;
 const BURST: usize = 16;
 /// Pause after a burst.
 const BURST_PAUSE: Duration = Duration::from_millis(4);
-/// Share of a processor that messages may take, and seconds of it that are saved up: a flood of large ones leaves the rest to
-/// calls. A message of a call takes some 30 µs.
-const SHARE: f64 = 0.1;
+/// Share of a processor that messages may take, in percent, and seconds of it that are saved up: a flood of large ones leaves the
+/// rest to calls. A message of a call takes some 30 µs.
+const SHARE: u32 = 10;
 const SAVED: f64 = 0.02;
 /// Interval of the search for connections that nobody uses.
 const IDLE_SEARCH: Duration = Duration::from_secs(30);
@@ -101,7 +101,7 @@ impl Signalling {
         let mut buffer = vec![0; MAX_BYTES + 1];
         let mut read_from = now();
         let (mut streams_from, mut unread) = (now(), BURST);
-        let mut allowance = Allowance::full(SAVED, SHARE);
+        let mut allowance = Allowance::full(SAVED, f64::from(SHARE) / 100.0);
         let mut search = tokio::time::interval(IDLE_SEARCH);
         loop {
             let deadline = self.agent.deadline();
