@@ -79,21 +79,14 @@ impl OwnServer {
 /// again, and taken at once.
 ///
 /// # Errors
-/// There is none.
+/// None of the ports that are tried is free for both.
 pub fn free_sip_address() -> Result<SocketAddr> {
     let free = || -> io::Result<SocketAddr> {
         let address = UdpSocket::bind("127.0.0.1:0")?.local_addr()?;
         // A port that is free for UDP may have a connection.
         TcpListener::bind(address)?.local_addr()
     };
-    let mut last = free();
-    for _ in 1..FREE_PORTS {
-        if last.is_ok() {
-            break;
-        }
-        last = free();
-    }
-    last.context("no port of this machine is free for UDP and TCP")
+    (0..FREE_PORTS).find_map(|_| free().ok()).context("no port of this machine is free for UDP and TCP")
 }
 
 /// Returns the path of a server binary: `given`, or `name` beside our own binary. It is built first in a checkout.

@@ -13,7 +13,7 @@ const ANSWERS: u32 = 2;
 /// Least audible playback that tells, in samples.
 const TELLING: usize = RATE as usize;
 /// Least decibels by which the filter lowers the input for half a second of an answer if there is an echo. A caller who begins to speak
-/// as an echo would is taken for one, but never lowered.
+/// as an echo would is taken for one, but hardly lowered.
 const LOWERED_DB: f32 = 2.0;
 /// Time by which playback is read later than it is due, 20 ms: the driver of a playout clock may be late.
 const SLACK: f64 = 0.02 * RATE as f64;
