@@ -124,10 +124,12 @@ const PROMPTS: Duration = Duration::from_millis(8);
 const PROMPT_STEPS: f64 = 6.0;
 /// Longest time of a bounded stage's windows in a tick, if they are more than one: a caller may come at any moment.
 const WINDOWS: Duration = Duration::from_millis(40);
-/// Longest time of one tenant's rows of a stage in a tick while others have sessions, but for rows that are due: the larger of
-/// this, a multiple of what one row costs, so that large models still compute batches, and the least chunk. So nobody waits for
-/// a tick that another's flood has filled.
+/// Longest time of one tenant's rows of a stage in a tick while others have sessions: the larger of this, a multiple of what
+/// one row costs, so that large models still compute batches, and the least chunk. So nobody waits for a tick that another's
+/// flood has filled.
 const TENANT: Duration = Duration::from_millis(8);
+/// The same for rows that are due: those with the later deadlines wait for the next tick, which is short too.
+const TENANT_DUE: Duration = Duration::from_millis(16);
 const TENANT_STEPS: f64 = 4.0;
 /// Share of the urgent rows' cost that other rows may add while a session waits for its first packet or is about to
 /// underrun.
@@ -337,8 +339,8 @@ impl Planner {
         let (mut planned, mut pressing) = (StepRows::default(), StepRows::default());
         let mut rows_left = batch;
         let mut shares: Vec<ScheduledRows> = Vec::new();
-        // Seconds of the rows that are not due, by tenant.
-        let mut taken: BTreeMap<u64, f64> = BTreeMap::new();
+        // Seconds of the rows that are due and of those that are not, by tenant.
+        let mut taken: BTreeMap<(u64, bool), f64> = BTreeMap::new();
         let may_force = match self.forced[stage] {
             Some(at) if budget.due => now >= at + FORCED_CHUNK_INTERVAL,
             _ => true,
@@ -377,14 +379,15 @@ impl Planner {
                 RowKind::Window if self.bounded == Some(stage) => (seconds - spent).min(WINDOWS.as_secs_f64() - spent),
                 RowKind::Decode | RowKind::Window | RowKind::SolverStep => seconds - spent,
             };
-            let tenant = taken.entry(want.tenant).or_default();
-            let tenant_left = match class > 0 && self.has_tenants {
-                true => longest_of_tenant(cost, want.kind) - *tenant,
+            let tenant = taken.entry((want.tenant, class == 0)).or_default();
+            let tenant_left = match self.has_tenants {
+                true => longest_of_tenant(cost, want.kind, class) - *tenant,
                 false => f64::INFINITY,
             };
             let affordable = |seconds: f64| cost.affordable(planned, want.kind, whole, left(seconds).min(tenant_left));
             let most = match class {
-                // A due slot always runs, so every tick makes progress.
+                // A due slot runs, so every tick makes progress, unless its tenant has taken its part.
+                0 if *tenant > 0.0 && cost.affordable(planned, want.kind, least, tenant_left) < least => 0,
                 0 => affordable(available).max(least),
                 1 => {
                     let most = if gives_way(&want) { affordable(spent + credit) } else { affordable(available) };
@@ -420,9 +423,7 @@ impl Planner {
             rows_left -= rows;
             planned = planned.and(want.kind, rows);
             let added = cost.known_seconds(planned) - spent;
-            if class > 0 {
-                *tenant += added;
-            }
+            *tenant += added;
             if gives_way(&want) {
                 credit -= added;
             }
@@ -466,12 +467,13 @@ fn longest_prompts(cost: &StageCost) -> f64 {
     PROMPTS.as_secs_f64().max(step * PROMPT_STEPS).max(least * 1.01)
 }
 
-/// Longest time of a tenant's rows of this kind in a tick while others have sessions, in seconds.
-fn longest_of_tenant(cost: &StageCost, kind: RowKind) -> f64 {
+/// Longest time of a tenant's rows of this kind and priority in a tick while others have sessions, in seconds.
+fn longest_of_tenant(cost: &StageCost, kind: RowKind, class: u8) -> f64 {
     let step = cost.known_seconds(StepRows::of(kind, 1));
     let least = cost.known_seconds(StepRows::of(kind, kind.least_chunk()));
     // A little more, so that rounding does not cut the least chunk.
-    TENANT.as_secs_f64().max(step * TENANT_STEPS).max(least * 1.01)
+    let longest = if class == 0 { TENANT_DUE } else { TENANT };
+    longest.as_secs_f64().max(step * TENANT_STEPS).max(least * 1.01)
 }
 
 /// Time that a prompt takes for which somebody waits; zero for all other rows.

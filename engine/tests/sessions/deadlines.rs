@@ -171,7 +171,14 @@ fn a_tenant_takes_a_part_of_a_tick() {
     assert!((6..=8).contains(&bounded) && served, "{bounded} rows of the flood");
     assert!(rows(row, true, ahead).0 <= 8);
     assert_eq!(rows(row, false, first), (40, true), "one tenant shares with nobody");
-    assert_eq!(rows(row, true, due).0, 40, "what is due is not bounded");
+    // Of those that are due twice as many, and never none.
+    let (due_rows, served) = rows(row, true, due);
+    assert!((14..=16).contains(&due_rows) && served, "{due_rows} due rows of the flood");
+    assert_eq!(rows(row, false, due).0, 40);
+    let prompts: Vec<_> = (0..8).map(|slot| want(slot, 64, due, now)).collect();
+    let shares = plan(&mut measured_alike(row), now, &prompts);
+    assert!(shares.len() == 8 && shares.iter().all(|(_, rows)| *rows >= 16), "one tenant's due prompts: {shares:?}");
+    assert!((3..=4).contains(&rows(Duration::from_millis(50), true, due).0));
     // Of slow steps batches remain.
     let (slow, served) = rows(Duration::from_millis(50), true, first);
     assert!((3..=4).contains(&slow) && served, "{slow} rows of slow steps");
