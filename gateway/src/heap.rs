@@ -13,6 +13,8 @@ const SLACK: u64 = 48 << 20;
 const LOOK: Duration = Duration::from_secs(1);
 /// Looks between two tries that give back little: each holds the allocator's locks for some milliseconds.
 const PATIENCE: u32 = 20;
+/// Growth of the memory since the last try, in bytes, from which the next one does not wait: in a flood much is freed early.
+const GROWTH: u64 = 24 << 20;
 
 /// Size of a block in bytes from which it is mapped by itself.
 #[cfg(target_env = "gnu")]
@@ -52,13 +54,15 @@ pub fn give_back_freed() -> io::Result<()> {
     std::thread::Builder::new().name("heap".to_owned()).spawn(watch).map(drop)
 }
 
-/// Decision when to give memory back: at once where that helped before, seldom where the memory is in use.
+/// Decision when to give memory back: at once where that helped before or memory grows, seldom where it is in use.
 #[derive(Debug, Default)]
 struct TrimPolicy {
     /// Smallest memory that was seen, in bytes; `None` before the first look.
     least: Option<u64>,
     /// Looks that are skipped before the next try.
     skip: u32,
+    /// Memory after the last try, in bytes.
+    tried: u64,
 }
 
 impl TrimPolicy {
@@ -69,7 +73,7 @@ impl TrimPolicy {
             self.skip = 0;
             return false;
         }
-        if self.skip > 0 {
+        if self.skip > 0 && resident < self.tried + GROWTH {
             self.skip -= 1;
             return false;
         }
@@ -80,6 +84,7 @@ impl TrimPolicy {
     fn trimmed(&mut self, before: u64, after: u64) {
         let gave_back = before.saturating_sub(after) > SLACK / 4;
         self.skip = if gave_back { 0 } else { PATIENCE };
+        self.tried = after;
     }
 }
 
@@ -130,6 +135,20 @@ mod tests {
             }
         }
         assert_eq!(tries, 10);
+    }
+
+    #[test]
+    fn growing_memory_is_tried_as_it_grows() {
+        let mut policy = TrimPolicy::default();
+        policy.is_due(80 * MB);
+        let mut tried = Vec::new();
+        for resident in (130..=250).step_by(10) {
+            if policy.is_due(resident * MB) {
+                tried.push(resident);
+                policy.trimmed(resident * MB, resident * MB);
+            }
+        }
+        assert_eq!(tried, [130, 160, 190, 220, 250]);
     }
 
     #[cfg(target_env = "gnu")]
