@@ -3,6 +3,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use repartee_engine_api::SpeechEngine as _;
 use repartee_realtime::SessionSetup;
 use repartee_testkit::scripted::{Script, ScriptedEngine};
@@ -338,4 +340,32 @@ async fn a_caller_whose_input_waits_is_pinged() {
     let taken = peer.taken.lock().unwrap();
     assert_eq!(taken.len(), 5, "{taken:?}");
     assert!(taken.iter().all(|message| matches!(message, Message::Ping(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn sound_needs_few_turns_of_the_runtime() {
+    let engine = ScriptedEngine::new(Script::default());
+    let metrics = Arc::new(Metrics::new(engine.info().frame).unwrap());
+    let (client, incoming) = mpsc::channel(100);
+    let peer = Peer::new(usize::MAX);
+    let (transport, writer) = WebSocketTransport::new(Incoming(incoming), peer.clone(), 24_000, Timeouts::default());
+    tokio::spawn(writer);
+    let (setup, session) = (setup(&engine), engine.open().unwrap());
+    let call = call::run(transport, session, setup, CallServices::new(metrics, None), pending(), pending());
+    let _call = tokio::spawn(call);
+    // 20 ms each, as a caller sends them who was not read for more than a second.
+    let piece = STANDARD.encode([0; 960]);
+    for _ in 0..64 {
+        client.try_send(event(&json!({"type": "input_audio_buffer.append", "audio": piece}))).unwrap();
+    }
+    client.try_send(event(&json!({"type": "input_audio_buffer.commit"}))).unwrap();
+    let mut turns = 0;
+    while !peer.kinds().iter().any(|kind| kind == "input_audio_buffer.committed") {
+        tokio::task::yield_now().await;
+        turns += 1;
+        assert!(turns < 1_000, "the turn was not committed: {:?}", peer.kinds());
+    }
+    // In each of them others run, so a caller of a busy server waits for as long as all of them.
+    assert!(turns < 32, "{turns} turns for 64 pieces");
+    assert!(turns >= 7, "others had {turns} turns while a caller took 64");
 }
