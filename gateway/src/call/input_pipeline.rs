@@ -138,17 +138,6 @@ impl InputPipeline {
         self.at < self.pending.len() || self.encoded.is_some()
     }
 
-    /// True if one piece waits to be processed, and nothing behind it.
-    pub fn has_one_piece(&self) -> bool {
-        let left = self.pending.len().saturating_sub(self.at);
-        self.encoded.is_none() && (1..=self.piece_len()).contains(&left)
-    }
-
-    /// Samples of a piece at the input's rate.
-    fn piece_len(&self) -> usize {
-        (self.sound.rate() * PIECE_MS / 1_000) as usize
-    }
-
     /// Duration of the samples that wait to be processed.
     pub fn waiting(&self) -> Duration {
         self.decoded() + self.encoded.as_ref().map_or(Duration::ZERO, EncodedAudio::duration)
@@ -171,7 +160,7 @@ impl InputPipeline {
     /// Takes one piece of the queued samples, without the echo of our playback, with reduced noise and at the rates of model and detector. `is_recorded`: true
     /// if it was recorded before and has no echo.
     pub fn convert(&mut self, is_recorded: bool) -> Result<ConvertedSound, ResampleError> {
-        let end = self.pending.len().min(self.at + self.piece_len());
+        let end = self.pending.len().min(self.at + (self.sound.rate() * PIECE_MS / 1_000) as usize);
         let whole = self.at == 0 && end == self.pending.len();
         let piece = match whole {
             true => Cow::Owned(std::mem::take(&mut self.pending)),

@@ -51,9 +51,8 @@ pub use transport::{OpusFrame, OutboundMessage, Transport, TransportError, Trans
 
 /// Events that may wait for the transport's queue before the call stops reading the engine.
 const BACKLOG: usize = 8;
-/// Pieces of input that are processed, each as it comes, before other calls have a turn: less than a millisecond of work. A
-/// turn of a busy runtime takes some 10 ms, so a call that waited for one with each piece of 20 ms would fall behind its
-/// caller.
+/// Pieces of input that are processed before other calls have a turn: less than a millisecond of work. A turn of a busy
+/// runtime takes some 10 ms, so a call that waited for one with each piece of 20 ms would fall behind its caller.
 const PIECES_AT_ONCE: u32 = 8;
 
 /// Runs one call to its end, or until `stop`, which gives the reason. After `drain` (the server begins to shut down) the call ends once its
@@ -76,7 +75,8 @@ pub async fn run<T: Transport>(
     let expiry = limits.max_duration.and_then(|longest| now().checked_add(longest));
     // Time of the last activity besides the caller's silence, and whether the session was idle in the last round.
     let (mut busy, mut was_idle) = (now(), false);
-    let mut pieces_at_once = 0;
+    // Pieces processed since others had a turn.
+    let mut pieces = 0;
     // A command that waits for room in the engine's queue.
     let mut submitting = pin!(Fuse::terminated());
     let ended = loop {
@@ -133,14 +133,10 @@ pub async fn run<T: Transport>(
                     break if transport.was_connected() { CallEnd::Hangup } else { CallEnd::Unconnected };
                 }
                 call.on_event(event, &mut transport);
-                if pieces_at_once < PIECES_AT_ONCE && call.has_one_piece() {
-                    pieces_at_once += 1;
-                    call.process_input(&mut transport);
-                }
             }
-            // One piece at a time, so that a long append does not delay other calls.
-            () = tokio::task::yield_now(), if input_pending && wants_input && call.outbound.is_empty() && submitting.is_terminated() => {
-                pieces_at_once = 0;
+            // A few pieces at a time, so that a long append does not delay other calls.
+            () = others_turn(pieces), if input_pending && wants_input && call.outbound.is_empty() && submitting.is_terminated() => {
+                pieces = pieces % PIECES_AT_ONCE + 1;
                 call.process_input(&mut transport);
             }
             message = parsed(&mut call.parsing), if open => call.on_message(message, &mut transport),
@@ -182,6 +178,13 @@ pub async fn run<T: Transport>(
         "a call ended"
     );
     ended
+}
+
+/// Lets other calls run if this one has processed [`PIECES_AT_ONCE`] pieces.
+async fn others_turn(pieces: u32) {
+    if pieces >= PIECES_AT_ONCE {
+        tokio::task::yield_now().await;
+    }
 }
 
 /// Waits for the message that is being parsed; for ever without one.

@@ -259,12 +259,6 @@ impl CallTask {
         self.input_pipeline.set_playback(level, self.core.is_pausable(), self.core.is_unpausable(now));
     }
 
-    /// True if all that waits is one piece of input.
-    pub(super) fn has_one_piece(&self) -> bool {
-        let delivered = self.outbound.is_empty() && self.commands.is_empty();
-        delivered && self.core.wants_input() && self.input_pipeline.has_one_piece()
-    }
-
     /// Processes one piece of the input.
     pub(super) fn process_input<T: Transport>(&mut self, transport: &mut T) {
         self.input_pipeline.load();

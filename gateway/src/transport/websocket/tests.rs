@@ -342,8 +342,8 @@ async fn a_caller_whose_input_waits_is_pinged() {
     assert!(taken.iter().all(|message| matches!(message, Message::Ping(_))));
 }
 
-#[tokio::test(start_paused = true)]
-async fn sound_needs_few_turns_of_the_runtime() {
+/// Turns of the runtime until 1.28 s of sound that came in appends of this size are committed.
+async fn turns_of_sound(append: Duration) -> usize {
     let engine = ScriptedEngine::new(Script::default());
     let metrics = Arc::new(Metrics::new(engine.info().frame).unwrap());
     let (client, incoming) = mpsc::channel(100);
@@ -353,10 +353,10 @@ async fn sound_needs_few_turns_of_the_runtime() {
     let (setup, session) = (setup(&engine), engine.open().unwrap());
     let call = call::run(transport, session, setup, CallServices::new(metrics, None), pending(), pending());
     let _call = tokio::spawn(call);
-    // 20 ms each, as a caller sends them who was not read for more than a second.
-    let piece = STANDARD.encode([0; 960]);
-    for _ in 0..64 {
-        client.try_send(event(&json!({"type": "input_audio_buffer.append", "audio": piece}))).unwrap();
+    // 48 bytes a millisecond.
+    let audio = STANDARD.encode(vec![0; 48 * append.as_millis() as usize]);
+    for _ in 0..1_280 / append.as_millis() {
+        client.try_send(event(&json!({"type": "input_audio_buffer.append", "audio": audio}))).unwrap();
     }
     client.try_send(event(&json!({"type": "input_audio_buffer.commit"}))).unwrap();
     let mut turns = 0;
@@ -365,7 +365,15 @@ async fn sound_needs_few_turns_of_the_runtime() {
         turns += 1;
         assert!(turns < 1_000, "the turn was not committed: {:?}", peer.kinds());
     }
-    // In each of them others run, so a caller of a busy server waits for as long as all of them.
-    assert!(turns < 32, "{turns} turns for 64 pieces");
-    assert!(turns >= 7, "others had {turns} turns while a caller took 64");
+    turns
+}
+
+#[tokio::test(start_paused = true)]
+async fn sound_needs_few_turns_of_the_runtime() {
+    for append in [20, 80, 640] {
+        let turns = turns_of_sound(Duration::from_millis(append)).await;
+        // In each of them others run, so a caller of a busy server waits for as long as all of them.
+        assert!(turns < 32, "{turns} turns for 64 pieces in appends of {append} ms");
+        assert!(turns >= 7, "others had {turns} turns while a caller took 64 in appends of {append} ms");
+    }
 }
