@@ -1,7 +1,8 @@
 //! A server that the load generator builds and starts, if `--target` names none.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::io;
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use tokio::time::timeout;
 /// Longest start of a server, including the load of its model.
 const START: Duration = Duration::from_secs(120);
 /// Ports that are tried for an address of both protocols.
-const FREE_PORTS: usize = 20;
+const FREE_PORTS: u16 = 20;
 
 /// A running server; dropping it kills the process.
 #[derive(Debug)]
@@ -75,18 +76,21 @@ impl OwnServer {
     }
 }
 
-/// Returns an address of this machine for calls over SIP, over UDP and TCP, which the server does not print. Its port is free
-/// again, and taken at once.
+/// Returns an address of this machine for calls over SIP, over UDP and TCP, which the server does not print. Its port is free,
+/// and below those that the system gives to sockets that ask for any.
 ///
 /// # Errors
 /// None of the ports that are tried is free for both.
 pub fn free_sip_address() -> Result<SocketAddr> {
-    let free = || -> io::Result<SocketAddr> {
-        let address = UdpSocket::bind("127.0.0.1:0")?.local_addr()?;
+    let free = |port: u16| -> io::Result<SocketAddr> {
+        let address = UdpSocket::bind((Ipv4Addr::LOCALHOST, port))?.local_addr()?;
         // A port that is free for UDP may have a connection.
         TcpListener::bind(address)?.local_addr()
     };
-    (0..FREE_PORTS).find_map(|_| free().ok()).context("no port of this machine is free for UDP and TCP")
+    let begin = RandomState::new().hash_one(()) as u16 % (32_768 - 10_000 - FREE_PORTS);
+    (0..FREE_PORTS)
+        .find_map(|number| free(10_000 + begin + number).ok())
+        .context("no port of this machine is free for UDP and TCP")
 }
 
 /// Returns the path of a server binary: `given`, or `name` beside our own binary. It is built first in a checkout.

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests: a panic is their report")]
 
 pub mod http;
+mod own_address;
 pub mod thinker;
 
 use std::net::SocketAddr;
@@ -26,6 +27,8 @@ use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
+
+pub use own_address::own_address;
 
 /// Longest wait of the tests.
 pub const PATIENCE: Duration = Duration::from_secs(20);

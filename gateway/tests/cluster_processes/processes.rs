@@ -1,14 +1,14 @@
 //! Nodes and servers of NATS as processes of their own.
 
 use std::io::{BufRead as _, BufReader};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use repartee::cluster::PREVIOUS_BEATS;
 use repartee_gateway_testkit::http::{Reply, send};
-use repartee_gateway_testkit::{Client, PATIENCE};
+use repartee_gateway_testkit::{Client, PATIENCE, own_address};
 use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
@@ -300,9 +300,7 @@ async fn address(mut lines: BufReader<ChildStdout>) -> SocketAddr {
 
 /// Ports that nobody listens on.
 pub fn free_ports(count: usize) -> Vec<u16> {
-    // All at once, so that they differ.
-    let sockets: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    sockets.iter().map(|socket| socket.local_addr().unwrap().port()).collect()
+    (0..count).map(|_| own_address().port()).collect()
 }
 
 /// The one that `scripts/setup.sh nats` has installed, or else the system's.

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use repartee_engine::SpokenAnswersConfig;
 use repartee_gateway_testkit::http::send;
 use repartee_gateway_testkit::thinker::Cascade;
-use repartee_gateway_testkit::{find, sound};
+use repartee_gateway_testkit::{find, own_address, sound};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
@@ -33,11 +33,11 @@ fn root() -> PathBuf {
 }
 
 impl Peer {
-    /// Starts a Python program whose arguments follow `{port}`, and waits until it serves.
+    /// Starts a Python program, with these arguments, and waits until it serves.
     async fn start(model: &Path, program: &str, arguments: &[&str]) -> Self {
         let python = root().join("target/tools/thinkers/bin/python");
         assert!(python.exists(), "stock servers are missing: run scripts/setup.sh thinkers");
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+        let port = own_address().port().to_string();
         let model = model.canonicalize().unwrap().display().to_string();
         let mut command = Command::new(python);
         command.args(["-c", program]);

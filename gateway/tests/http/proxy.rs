@@ -1,6 +1,6 @@
 //! Behind a real nginx, with the configuration that `docs/nginx.conf` recommends.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 
 use repartee_gateway_testkit::http::{Reply, send_over};
-use repartee_gateway_testkit::{PATIENCE, Running, find, kinds};
+use repartee_gateway_testkit::{PATIENCE, Running, find, kinds, own_address};
 
 const NAME: &str = "voice.example";
 const KEY: &str = "a-key-behind-the-proxy";
@@ -66,9 +66,7 @@ impl Proxied {
         let PemCertificate { certificate, key } = development_certificate(vec![NAME.into()]).unwrap();
         std::fs::write(path("cert.pem"), &certificate).unwrap();
         std::fs::write(path("key.pem"), key).unwrap();
-        // The port was free a moment ago; if another process takes it in between, nginx reports that and the test
-        // fails.
-        let proxy = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let proxy = own_address();
 
         let recommended = include_str!("../../../docs/nginx.conf");
         let site = with(recommended, "listen 443 ssl", &format!("listen {proxy} ssl"));

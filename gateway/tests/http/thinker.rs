@@ -9,9 +9,9 @@ use base64::engine::general_purpose::STANDARD;
 use repartee_chat_testkit::{
     LAST_CHUNK, STREAM_HEAD, ServerEnd, TestServer, answer, chunk, event, finish_event, response, text_event,
 };
-use repartee_gateway_testkit::PATIENCE;
 use repartee_gateway_testkit::http::{Reply, send};
 use repartee_gateway_testkit::thinker::Cascade;
+use repartee_gateway_testkit::{PATIENCE, own_address};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -265,9 +265,8 @@ async fn misbehaving_servers_give_errors_or_the_fallback() {
 
 #[tokio::test]
 async fn unreachable_servers_are_retried_and_reported() {
-    // Nobody listens on a port that was free a moment ago.
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let server = Cascade::serve(&free.to_string(), None, |cascade| cascade.attempts = 2).await;
+    let nobody = own_address();
+    let server = Cascade::serve(&nobody.to_string(), None, |cascade| cascade.attempts = 2).await;
     let reply = ask(&server, false, json!({})).await;
     assert_eq!((reply.status, &*reply.code()), (502, "language_model_failed"), "{reply:?}");
     let metrics = send(server.address, "GET", "/metrics", &[], b"").await.body;

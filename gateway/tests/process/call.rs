@@ -8,7 +8,7 @@ use repartee::auth::KeySet;
 use repartee::cli::call::connection::CallTarget;
 use repartee::cli::call::error::CallError;
 use repartee::cli::call::playout::{FRAME_BYTES, FRAME_MS, Playout};
-use repartee_gateway_testkit::{PATIENCE, Running, question, silence};
+use repartee_gateway_testkit::{PATIENCE, Running, own_address, question, silence};
 use repartee_media::{pcm, sound_file};
 use repartee_testkit::scripted::Script;
 use tokio::io::AsyncWriteExt as _;
@@ -87,8 +87,7 @@ async fn servers_that_refuse_are_named() {
     assert!(code == Some(2) && said.contains("REPARTEE_KEY") && said.contains(&address), "{said}");
     let (out, said, code) = called(&address, &["--text", "Hello."], Some("the-key-of-the-house"), b"").await;
     assert!(code == Some(0) && !out.is_empty(), "{said}");
-    // A port that nobody listens on.
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let nobody = own_address().to_string();
     let (_, said, code) = called(&nobody, &["--text", "Hello."], None, b"").await;
     assert!(code == Some(2) && said.contains("cannot reach") && said.contains("start a server"), "{said}");
     let (_, said, code) = called("ftp://a", &["--text", "Hello."], None, b"").await;

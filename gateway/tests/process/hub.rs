@@ -10,6 +10,7 @@ use repartee::hub::choose::{ChooseError, choose};
 use repartee::hub::pinned::{PinnedFiles, fetch_pinned};
 use repartee::hub::real::{RealError, RealModels, RealSettings, TABLE, fetch_real};
 use repartee::hub::{HubError, HubFile, HubName, HubSettings, fetch};
+use repartee_gateway_testkit::own_address;
 use serde_json::json;
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
@@ -169,8 +170,7 @@ fn unreachable_hub_and_unknown_names_say_what_helps() {
     let unknown = HubName::parse("ada/unknown").unwrap();
     let refused = fetch(&hub.settings(cache.path()), &unknown, &mut |_, _| {}).unwrap_err().to_string();
     assert!(refused.contains("refuses ada/unknown (status 404)") && refused.contains("HF_TOKEN"), "{refused}");
-    // A port that nobody listens on.
-    let endpoint = Some(format!("http://{}", TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()));
+    let endpoint = Some(format!("http://{}", own_address()));
     let nobody = HubSettings { endpoint, ..hub.settings(cache.path()) };
     let unreachable = fetch(&nobody, &tiny(), &mut |_, _| {}).unwrap_err().to_string();
     assert!(

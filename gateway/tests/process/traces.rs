@@ -17,7 +17,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
 
 use repartee_gateway_testkit::http::send;
-use repartee_gateway_testkit::{PATIENCE, Running, question};
+use repartee_gateway_testkit::{PATIENCE, Running, own_address, question};
 
 const INSTRUCTIONS: &str = "planted-instructions";
 const WORD: &str = "planted-word";
@@ -278,7 +278,7 @@ async fn errors_of_the_request_are_not_ours() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_collector_that_is_gone_holds_up_nobody() {
-    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let gone = own_address();
     let mut server = traced(Script::default(), &format!("http://{gone}/")).await;
     let mut client = server.connect().await;
     client.ask("hello").await;

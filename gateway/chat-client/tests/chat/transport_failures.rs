@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use repartee_chat_client::{ByteStream, ChatClient, ChatFailure, DialError, Dialer, Peer};
-use tokio::net::TcpListener;
+use tokio::net::TcpSocket;
 
 use repartee_chat_testkit::{TestServer, ask, config, config_for};
 
@@ -35,8 +35,10 @@ async fn unreachable_host_is_named() {
 
 #[tokio::test]
 async fn refused_connection_is_named() {
-    // The port was free a moment ago.
-    let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    // It has its port, and does not listen.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let address = socket.local_addr().unwrap();
     let found = ask(&ChatClient::new(config_for(&format!("http://{address}"))).unwrap()).await;
     assert_eq!(found.failure("refused the connection"), &ChatFailure::Refused { peer: Peer::Server });
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use repartee::auth::KeySet;
 use repartee::config::{Config, SipAddress, SipScheme};
-use repartee_gateway_testkit::{PATIENCE, Running, find, http, question};
+use repartee_gateway_testkit::{PATIENCE, Running, find, http, own_address, question};
 use repartee_media::pcm;
 use repartee_media::resample::Resampler;
 use repartee_testkit::scripted::Script;
@@ -15,7 +15,7 @@ use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
 use super::peers::{root, run, telephone, wav_file};
-use super::telephone::{free_address, listen_by, serve_with};
+use super::telephone::{listen_by, serve_with};
 
 const KEY: &str = "the-key-of-the-operator-of-calls";
 const PATH: &str = "/v1/realtime/calls/out";
@@ -292,11 +292,11 @@ pub async fn accepting(address: SocketAddr) {
 async fn sipp_is_called(scheme: SipScheme, mode: &str) {
     let Some(mut sipp) = telephone("sipp") else { return };
     let folder = tempfile::tempdir().unwrap();
-    let port = free_address().port();
+    let address = own_address();
     sipp.current_dir(folder.path()).args(["-sn", "uas", "-m", "1", "-i", "127.0.0.1", "-mi", "127.0.0.1", "-p"]);
-    sipp.arg(port.to_string()).args(["-nostdin", "-timeout", "50s", "-t", mode]);
+    sipp.arg(address.port().to_string()).args(["-nostdin", "-timeout", "50s", "-t", mode]);
     let ran = tokio::spawn(run(sipp));
-    let (server, id) = answered_by(SipAddress { scheme, address: ([127, 0, 0, 1], port).into() }, |_| {}).await;
+    let (server, id) = answered_by(SipAddress { scheme, address }, |_| {}).await;
     let bearer = format!("Bearer {KEY}");
     let hangup = format!("/v1/realtime/calls/{id}/hangup");
     assert_eq!(http::send(server.address, "POST", &hangup, &[("authorization", &*bearer)], b"").await.status, 200);
@@ -342,25 +342,23 @@ async fn baresip_is_called_over_tls() {
 /// A call to baresip, which asks the question; with encrypted sound, if `srtp` says so.
 async fn baresip_is_called(scheme: SipScheme, srtp: bool) {
     let Some(mut baresip) = telephone("baresip") else { return };
-    let (folder, port) = (tempfile::tempdir().unwrap(), free_address().port());
+    let (folder, mut address) = (tempfile::tempdir().unwrap(), own_address());
     let mut sound = question();
     // baresip hangs up where its sound ends.
     sound.extend(vec![0.0; 24_000 * 4]);
     let spoken = folder.path().join("question.wav");
     std::fs::write(&spoken, wav_file(&sound, 8_000, 1)).unwrap();
     // Its certificate is for its address.
-    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let made = rcgen::generate_simple_self_signed([address.ip().to_string()]).unwrap();
     let pem = folder.path().join("baresip.pem");
     std::fs::write(&pem, format!("{}{}", made.signing_key.serialize_pem(), made.cert.pem())).unwrap();
     let modules = root().join("target/tools/phone/usr/lib/baresip/modules").canonicalize().unwrap();
     let config = format!(
         "module_path {}\nmodule g711.so\nmodule srtp.so\nmodule aufile.so\nmodule sndfile.so\nmodule account.so\nmodule_app menu.so\n\
-         sip_listen 127.0.0.1:{listen}\nsip_certificate {pem}\naudio_source aufile,{}\nsnd_path {}\nausrc_srate 8000\n",
+         sip_listen {address}\nsip_certificate {pem}\naudio_source aufile,{}\nsnd_path {}\nausrc_srate 8000\n",
         modules.display(),
         spoken.display(),
         folder.path().display(),
-        // It takes the next port for TLS.
-        listen = if scheme == SipScheme::Tls { port - 1 } else { port },
         pem = pem.display(),
     );
     std::fs::write(folder.path().join("config"), config).unwrap();
@@ -370,7 +368,11 @@ async fn baresip_is_called(scheme: SipScheme, srtp: bool) {
     std::fs::write(folder.path().join("accounts"), account).unwrap();
     baresip.arg("-f").arg(folder.path()).args(["-t", "20"]);
     let ran = tokio::spawn(run(baresip));
-    let trunk = SipAddress { scheme, address: ([127, 0, 0, 1], port).into() };
+    // It takes the next port for TLS.
+    if scheme == SipScheme::Tls {
+        address.set_port(address.port() + 1);
+    }
+    let trunk = SipAddress { scheme, address };
     let (server, id) = answered_by(trunk, |config| {
         config.sip.trunk_srtp = srtp;
         config.sip.certificates = (scheme == SipScheme::Tls).then_some(pem);

@@ -5,14 +5,14 @@ use std::path::Path;
 use std::process::Stdio;
 
 use repartee::config::{Secret, SipAddress, SipScheme};
-use repartee_gateway_testkit::PATIENCE;
+use repartee_gateway_testkit::{PATIENCE, own_address};
 use repartee_testkit::scripted::Script;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStderr, Command};
 use tokio::time::timeout;
 
 use super::peers::{root, run, telephone};
-use super::telephone::{free_address, listen_by, serve_with};
+use super::telephone::{listen_by, serve_with};
 
 /// A running exchange.
 struct Exchange {
@@ -73,7 +73,7 @@ impl Drop for Exchange {
 }
 
 async fn registers_and_is_called(scheme: SipScheme, transport: &str, mode: &str) {
-    let (folder, address) = (tempfile::tempdir().unwrap(), free_address());
+    let (folder, address) = (tempfile::tempdir().unwrap(), own_address());
     let Some(mut exchange) = Exchange::start(folder.path(), address) else { return };
     let Some(mut sipp) = telephone("sipp") else { return };
     if scheme == SipScheme::Tcp {

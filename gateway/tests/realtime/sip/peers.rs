@@ -1,12 +1,11 @@
 //! Telephones of others: `sipp` and `baresip` (scripts/setup.sh phones).
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use repartee::config::{Config, SipScheme, load};
-use repartee_gateway_testkit::{find, question};
+use repartee_gateway_testkit::{find, own_address, question};
 use repartee_media::resample::Resampler;
 use repartee_media::{pcm, sound_file, wav};
 use repartee_testkit::scripted::Script;
@@ -157,8 +156,7 @@ fn documented(scheme: SipScheme, folder: &Path) -> (Config, String) {
     let page = include_str!("../../../../docs/telephone.md");
     let (_, section) = page.split_once(&format!("\n{section}\n")).unwrap();
     let line = |start: &str| section.lines().find_map(|line| line.trim_start().strip_prefix(start)).unwrap();
-    let port = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let (plain, encrypted) = (port(), port());
+    let (plain, encrypted) = (own_address().to_string(), own_address().to_string());
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     let (certificate, key) = (folder.join("certificate.pem"), folder.join("key.pem"));
     std::fs::write(&certificate, made.cert.pem()).unwrap();

@@ -32,16 +32,6 @@ pub fn listen_by(scheme: SipScheme) -> SipAddress {
     SipAddress { scheme, address: ([127, 0, 0, 1], 0).into() }
 }
 
-/// Address of this machine that nobody has, over UDP and TCP.
-pub fn free_address() -> SocketAddr {
-    let free = || {
-        let address = std::net::UdpSocket::bind("127.0.0.1:0")?.local_addr()?;
-        // A port that is free for UDP may have a connection.
-        std::net::TcpListener::bind(address)?.local_addr()
-    };
-    (0..20).find_map(|_| free().ok()).expect("a port is free for both")
-}
-
 /// Encoding of a telephone's sound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Law {
