@@ -19,71 +19,18 @@
 
 pub mod cost;
 mod fair_shares;
+mod longest;
+mod ready_rows;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use self::cost::{StageCost, StepRows};
 use self::fair_shares::FairShares;
+use self::longest::{longest_of_tenant, longest_prompts};
 use crate::stage::RowKind;
 
-/// Urgency of a stage's output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Urgency {
-    /// The caller is playing audio.
-    Playing {
-        /// Time at which the audio sent so far has been played.
-        runs_out: Instant,
-    },
-    /// The caller waits for the first packet.
-    First {
-        /// Request time of the response.
-        since: Instant,
-    },
-    /// The caller reads text: a response without speech, after its first text.
-    Text {
-        /// Time of the last piece of text.
-        since: Instant,
-    },
-    /// Silent prefill: no response was requested yet.
-    Silent {
-        /// Time at which the rows became ready.
-        since: Instant,
-    },
-    /// Background work: no caller waits for it.
-    Background {
-        /// Request time of the response.
-        since: Instant,
-    },
-}
-
-/// Rows of one slot that a stage could advance.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ReadyRows {
-    /// Index of the slot.
-    pub slot: usize,
-    /// Tenant of the slot's session.
-    pub tenant: u64,
-    /// Number of ready rows; at least 1.
-    pub rows: usize,
-    /// Kind of the rows.
-    pub kind: RowKind,
-    /// Urgency of the rows.
-    pub urgency: Urgency,
-    /// Request time of the response; sort key of [`SchedulingOrder::Arrival`].
-    pub arrived: Instant,
-}
-
-/// Rows of one slot that a stage advances in a tick.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ScheduledRows {
-    /// Index of the slot.
-    pub slot: usize,
-    /// Kind of the rows.
-    pub kind: RowKind,
-    /// Number of rows, at most [`ReadyRows::rows`].
-    pub rows: usize,
-}
+pub use self::ready_rows::{ReadyRows, ScheduledRows, Urgency};
 
 /// Order in which slots are served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -104,8 +51,6 @@ pub struct StepLimits {
     pub chunk: usize,
 }
 
-/// Unplayed audio below which a session is about to underrun.
-const MARGIN: Duration = Duration::from_millis(240);
 /// Least time of a tick, however urgent its work: in shorter ticks the fixed cost of steps would prevail.
 const SHORTEST_TICK: Duration = Duration::from_millis(5);
 /// Reserve before a deadline, because a step may take longer than the steps before it: the larger of this and a quarter
@@ -114,23 +59,8 @@ const SPARE: Duration = Duration::from_millis(40);
 /// Least interval of chunks without time for them: while a session is about to underrun, a waiting prompt gets one this
 /// often, so that it does not starve.
 const FORCED_CHUNK_INTERVAL: Duration = Duration::from_millis(100);
-/// Deadline of the next piece of a text after the last one: about reading speed.
-const TEXT: Duration = Duration::from_millis(200);
-/// Deadline of silent prefill after its rows became ready.
-const SILENT: Duration = Duration::from_secs(1);
-/// Longest time of a stage's prompts in a tick while several slots have work: the larger of this, a multiple of what
-/// one decoded row costs, so that large models do not read all their weights for a few rows, and the least chunk.
-const PROMPTS: Duration = Duration::from_millis(8);
-const PROMPT_STEPS: f64 = 6.0;
 /// Longest time of a bounded stage's windows in a tick, if they are more than one: a caller may come at any moment.
 const WINDOWS: Duration = Duration::from_millis(40);
-/// Longest time of one tenant's rows of a stage in a tick while others have sessions: the larger of this, a multiple of what
-/// one row costs, so that large models still compute batches, and the least chunk. So nobody waits for a tick that another's
-/// flood has filled.
-const TENANT: Duration = Duration::from_millis(8);
-/// The same for rows that are due: those with the later deadlines wait for the next tick, which is short too.
-const TENANT_DUE: Duration = Duration::from_millis(16);
-const TENANT_STEPS: f64 = 4.0;
 /// Share of the urgent rows' cost that other rows may add while a session waits for its first packet or is about to
 /// underrun.
 const PIGGYBACK_SHARE: f64 = 0.25;
@@ -248,7 +178,7 @@ impl Planner {
                 slack.saturating_sub(SPARE.max(slack / 4)).max(SHORTEST_TICK).as_secs_f64()
             }
         };
-        let most_urgent = all().map(|want| class(want, now)).min();
+        let most_urgent = all().map(|want| want.class(now)).min();
         let (due, pressing) = (most_urgent == Some(0), most_urgent.is_some_and(|class| class < 2));
         let first = all().next().map(|want| want.slot);
         let shared = all().any(|want| Some(want.slot) != first);
@@ -262,7 +192,7 @@ impl Planner {
         let stages = self.costs.iter().zip(wants);
         let near = stages.flat_map(|(cost, wants)| {
             let waits = |want: &&ReadyRows| matches!(want.urgency, Urgency::First { .. });
-            wants.iter().filter(waits).filter(move |want| length(want, now, cost) <= SHORT_PROMPT)
+            wants.iter().filter(waits).filter(move |want| want.length(now, cost) <= SHORT_PROMPT)
         });
         near.map(|want| (want.slot, want.tenant)).collect()
     }
@@ -303,17 +233,17 @@ impl Planner {
             };
             return wants.into_iter().map(share).filter(|share| share.rows > 0).collect();
         }
-        let taking_turns = wants.iter().filter(|want| takes_turns(want, now)).map(|want| want.tenant).collect();
+        let taking_turns = wants.iter().filter(|want| want.takes_turns(now)).map(|want| want.tenant).collect();
         let leads: BTreeMap<u64, u64> = self.shares[stage].leads(taking_turns);
-        let lead = |want: &ReadyRows| match takes_turns(want, now) {
+        let lead = |want: &ReadyRows| match want.takes_turns(now) {
             true => leads.get(&want.tenant).copied().unwrap_or_default(),
             false => 0,
         };
-        let length = |want: &ReadyRows| length(want, now, &self.costs[stage]);
-        wants.sort_by_cached_key(|want| (class(want, now), lead(want), length(want), deadline(want), want.slot));
+        let length = |want: &ReadyRows| want.length(now, &self.costs[stage]);
+        wants.sort_by_cached_key(|want| (want.class(now), lead(want), length(want), want.deadline(), want.slot));
 
         // Due slots pass through the later stages in this tick, so their rows there must still fit.
-        let is_due = |want: &&ReadyRows| class(want, now) == 0;
+        let is_due = |want: &&ReadyRows| want.class(now) == 0;
         let mut due: BTreeSet<usize> = wants.iter().filter(is_due).map(|want| want.slot).collect();
         let mut urgent_later = 0.0;
         for (cost, wants) in self.costs[stage + 1..].iter().zip(later) {
@@ -329,7 +259,7 @@ impl Planner {
             .iter()
             .zip(later)
             .map(|(cost, wants)| {
-                let waiting = wants.iter().filter(|want| class(want, now) == 1);
+                let waiting = wants.iter().filter(|want| want.class(now) == 1);
                 cost.known_seconds(waiting.fold(StepRows::default(), |rows, want| rows.and(want.kind, want.rows)))
             })
             .sum();
@@ -350,7 +280,7 @@ impl Planner {
         let gives_way = |want: &ReadyRows| {
             let ahead = |tenant: &u64| leads.get(tenant).copied().unwrap_or_default() > lead(want);
             want.kind == RowKind::Prefill
-                && class(want, now) == 1
+                && want.class(now) == 1
                 && (length(want) > SHORT_PROMPT || matches!(want.urgency, Urgency::Silent { .. }))
                 && budget.near.iter().any(|(slot, tenant)| *slot != want.slot && !ahead(tenant))
         };
@@ -359,11 +289,11 @@ impl Planner {
         let mut credit = self.credits[stage];
         let has_credit = credit >= cost.known_seconds(StepRows::of(RowKind::Prefill, RowKind::Prefill.least_chunk()));
         let may_go = |want: &ReadyRows| has_credit || !gives_way(want);
-        let waiting = wants.iter().filter(|want| may_force && class(want, now) == 1 && may_go(want));
-        let oldest = waiting.min_by_key(|want| (lead(want), deadline(want), want.slot)).copied();
+        let waiting = wants.iter().filter(|want| may_force && want.class(now) == 1 && may_go(want));
+        let oldest = waiting.min_by_key(|want| (lead(want), want.deadline(), want.slot)).copied();
         let mut kept = oldest.map_or(0, |want| want.kind.least_chunk().min(want.rows).min(batch));
         for want in wants {
-            let class = class(&want, now);
+            let class = want.class(now);
             let is_oldest = oldest.is_some_and(|oldest| oldest.slot == want.slot);
             kept = if is_oldest { 0 } else { kept };
             let free = if class == 0 { rows_left } else { rows_left.saturating_sub(kept) };
@@ -430,7 +360,7 @@ impl Planner {
             if class < 2 {
                 pressing = planned;
             }
-            if takes_turns(&want, now) {
+            if want.takes_turns(now) {
                 self.shares[stage].serve(want.tenant, rows);
             }
             shares.push(ScheduledRows { slot: want.slot, kind: want.kind, rows });
@@ -438,58 +368,5 @@ impl Planner {
         budget.left -= cost.known_seconds(planned);
         self.credits[stage] = credit;
         shares
-    }
-}
-
-/// Priority: 0 about to underrun, 1 waits for its first packet, 2 the rest, 3 background.
-fn class(want: &ReadyRows, now: Instant) -> u8 {
-    match want.urgency {
-        Urgency::Playing { runs_out } if runs_out.saturating_duration_since(now) < MARGIN => 0,
-        Urgency::First { .. } => 1,
-        // Overdue text and silent prefill count as a first packet, so that they do not starve.
-        Urgency::Text { since } if now >= since + TEXT => 1,
-        Urgency::Silent { since } if now >= since + SILENT => 1,
-        Urgency::Background { .. } => 3,
-        _ => 2,
-    }
-}
-
-/// True for rows in whose order tenants take turns: prompts and windows that are not due.
-fn takes_turns(want: &ReadyRows, now: Instant) -> bool {
-    matches!(want.kind, RowKind::Prefill | RowKind::Window) && class(want, now) > 0
-}
-
-/// Longest time of a stage's prompts in a tick that several slots share, in seconds.
-fn longest_prompts(cost: &StageCost) -> f64 {
-    let step = cost.known_seconds(StepRows::of(RowKind::Decode, 1));
-    let least = cost.known_seconds(StepRows::of(RowKind::Prefill, RowKind::Prefill.least_chunk()));
-    // A little more, so that rounding does not cut the least chunk.
-    PROMPTS.as_secs_f64().max(step * PROMPT_STEPS).max(least * 1.01)
-}
-
-/// Longest time of a tenant's rows of this kind and priority in a tick while others have sessions, in seconds.
-fn longest_of_tenant(cost: &StageCost, kind: RowKind, class: u8) -> f64 {
-    let step = cost.known_seconds(StepRows::of(kind, 1));
-    let least = cost.known_seconds(StepRows::of(kind, kind.least_chunk()));
-    // A little more, so that rounding does not cut the least chunk.
-    let longest = if class == 0 { TENANT_DUE } else { TENANT };
-    longest.as_secs_f64().max(step * TENANT_STEPS).max(least * 1.01)
-}
-
-/// Time that a prompt takes for which somebody waits; zero for all other rows.
-fn length(want: &ReadyRows, now: Instant, cost: &StageCost) -> Duration {
-    if want.kind != RowKind::Prefill || class(want, now) != 1 {
-        return Duration::ZERO;
-    }
-    let seconds = cost.known_seconds(StepRows::of(want.kind, want.rows));
-    Duration::try_from_secs_f64(seconds).unwrap_or_default()
-}
-
-fn deadline(want: &ReadyRows) -> Instant {
-    match want.urgency {
-        Urgency::Playing { runs_out } => runs_out,
-        Urgency::First { since } | Urgency::Background { since } => since,
-        Urgency::Text { since } => since + TEXT,
-        Urgency::Silent { since } => since + SILENT,
     }
 }
