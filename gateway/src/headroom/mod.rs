@@ -35,6 +35,9 @@ use throttle::Throttle;
 /// Load of the processors, or lateness, from which on no speculation begins: it is work for an answer that may not be wanted.
 pub const SHED_SPECULATION: f64 = 0.95;
 
+/// Load of the processors from which on they are full.
+const FULL_PROCESSORS: f64 = 0.95;
+
 /// A call that has begun; its end when dropped.
 #[derive(Debug)]
 pub struct BegunCall {
@@ -59,6 +62,13 @@ pub struct Headroom {
 struct State {
     pressure: Pressure,
     throttle: Throttle,
+}
+
+impl State {
+    /// Load of the processors, as a share of what others leave.
+    fn processors(&self) -> f64 {
+        self.pressure.load().processors / self.throttle.left_by_others()
+    }
 }
 
 impl Headroom {
@@ -104,8 +114,12 @@ impl Headroom {
     /// True if speculations are shed.
     pub fn sheds_speculation(&self) -> bool {
         let state = self.state();
-        let processors = state.pressure.load().processors / state.throttle.left_by_others();
-        state.throttle.lateness().max(processors) >= SHED_SPECULATION
+        state.throttle.lateness().max(state.processors()) >= SHED_SPECULATION
+    }
+
+    /// True if the processors are full: work that can wait takes them from calls.
+    pub fn has_full_processors(&self) -> bool {
+        self.state().processors() >= FULL_PROCESSORS
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -276,7 +276,7 @@ impl StartingServer {
                 voices,
                 bytes: ByteBudget::new(config.limits.bytes_in_flight),
                 long_work: LongWork::new().map_err(ServerStartError::LongWork)?,
-                processor_shares: ProcessorShares::default(),
+                processor_shares: ProcessorShares::of(readiness.headroom()),
                 call_threads: Handle::current(),
                 started: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
                 recordings: Recordings::open(&config.recording, metrics.requests.recordings.clone())?,

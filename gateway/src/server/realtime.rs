@@ -76,9 +76,9 @@ pub(super) async fn websocket(
         let upgrade = upgrade.protocols([SUBPROTOCOL]).max_message_size(most).max_frame_size(most);
         let upgrade = upgrade.max_write_buffer_size(MAX_WRITE_BUFFER);
         let timeouts = Timeouts { stalled_after: app.config.stalled_after, ping_every: app.config.ping_every };
-        let shares = app.processor_shares.clone();
+        let (shares, key) = (app.processor_shares.clone(), caller.client.key);
         return Ok(upgrade.on_upgrade(move |socket| async move {
-            app.spawn_call(shares.run(relay::run(socket, sideband, timeouts)));
+            app.spawn_call(shares.run(key, relay::run(socket, sideband, timeouts)));
         }));
     }
     // The slot is taken before the upgrade, so that a full server can refuse in plain HTTP.
@@ -98,7 +98,7 @@ pub(super) async fn websocket(
     let (session, guard) = span.in_scope(|| app.admit_call(&caller))?;
     let upgrade = upgrade.protocols([SUBPROTOCOL]).max_message_size(MAX_READ).max_frame_size(MAX_READ);
     let upgrade = upgrade.max_write_buffer_size(MAX_WRITE_BUFFER);
-    let shares = app.processor_shares.clone();
+    let (shares, key) = (app.processor_shares.clone(), caller.client.key);
     let server = app.clone();
     let call = move |socket| async move {
         let timeouts = Timeouts { stalled_after: app.config.stalled_after, ping_every: app.config.ping_every };
@@ -119,6 +119,6 @@ pub(super) async fn websocket(
         drop(guard);
     };
     Ok(upgrade.on_upgrade(move |socket| async move {
-        server.spawn_call(shares.run(call(socket)).instrument(span));
+        server.spawn_call(shares.run(key, call(socket)).instrument(span));
     }))
 }

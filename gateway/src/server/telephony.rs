@@ -49,7 +49,7 @@ pub(super) async fn media_stream(
     let (session, guard) = span.in_scope(|| app.admit_call(&caller))?;
     let upgrade = upgrade.max_message_size(MAX_MESSAGE).max_frame_size(MAX_MESSAGE);
     let upgrade = upgrade.max_write_buffer_size(MAX_WRITE_BUFFER);
-    let shares = app.processor_shares.clone();
+    let (shares, key) = (app.processor_shares.clone(), caller.client.key);
     let server = app.clone();
     let answer = upgrade.on_upgrade(move |socket| async move {
         let call = async move {
@@ -58,7 +58,7 @@ pub(super) async fn media_stream(
                 Err(error) => tracing::warn!(%error, "a media stream was refused"),
             }
         };
-        server.spawn_call(shares.run(call).instrument(span));
+        server.spawn_call(shares.run(key, call).instrument(span));
     });
     Ok(answer.into_response())
 }
