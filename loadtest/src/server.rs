@@ -1,6 +1,5 @@
 //! A server that the load generator builds and starts, if `--target` names none.
 
-use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -87,7 +86,8 @@ pub fn free_sip_address() -> Result<SocketAddr> {
         // A port that is free for UDP may have a connection.
         TcpListener::bind(address)?.local_addr()
     };
-    let begin = RandomState::new().hash_one(()) as u16 % (32_768 - 10_000 - FREE_PORTS);
+    // Another generator begins elsewhere.
+    let begin = std::process::id() as u16 % (32_768 - 10_000 - FREE_PORTS);
     (0..FREE_PORTS)
         .find_map(|number| free(10_000 + begin + number).ok())
         .context("no port of this machine is free for UDP and TCP")

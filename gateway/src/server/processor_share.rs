@@ -51,18 +51,17 @@ pub(super) struct ProcessorShares {
 #[derive(Debug)]
 struct Together {
     allowance: Allowance,
-    /// Number of the period.
-    period: u64,
-    began: Instant,
+    /// Beginning of this period.
+    period: Instant,
     /// Connections of each key that took more than half of [`SHARE`] in this period, and in the one before it: one that is held to
     /// [`SHARE`] counts.
     demanding: [HashMap<Option<KeyId>, usize>; 2],
 }
 
 impl Together {
-    /// Begins the next period if this one is over.
-    fn advance(&mut self, now: Instant) {
-        let passed = now.saturating_duration_since(self.began);
+    /// Begins the next period if this one is over; then `all` tells the processors that all websockets may take in it.
+    fn advance(&mut self, now: Instant, all: impl FnOnce() -> f64) {
+        let passed = now.saturating_duration_since(self.period);
         if passed < PERIOD {
             return;
         }
@@ -71,7 +70,8 @@ impl Together {
         if passed >= 2 * PERIOD {
             before.clear();
         }
-        (self.period, self.began) = (self.period + 1, now);
+        self.period = now;
+        self.allowance.share = all();
     }
 
     /// Share of one processor of a demanding connection with this key.
@@ -94,7 +94,7 @@ impl ProcessorShares {
     fn new(processors: usize, headroom: Headroom) -> Self {
         let processors = processors as f64;
         let allowance = Allowance::full(BURST, ALL * processors);
-        let together = Together { allowance, period: 0, began: Instant::now(), demanding: Default::default() };
+        let together = Together { allowance, period: Instant::now(), demanding: Default::default() };
         Self { together: Arc::new(Mutex::new(together)), headroom, processors }
     }
 
@@ -114,7 +114,7 @@ impl ProcessorShares {
         let mut own = Connection {
             allowance: Allowance { left: FIRST, most: SAVED, share: SHARE, at: Instant::now() },
             key,
-            period: 0,
+            period: Instant::now(),
             used: 0.0,
             shares: &self,
         };
@@ -137,7 +137,7 @@ impl ProcessorShares {
     }
 
     fn lock(&self) -> MutexGuard<'_, Together> {
-        // Plain numbers: a panic cannot leave them half changed.
+        // Counts and times: a panic cannot leave them half changed.
         self.together.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -146,8 +146,8 @@ impl ProcessorShares {
 struct Connection<'a> {
     allowance: Allowance,
     key: Option<KeyId>,
-    /// Number of the period of its last poll, and seconds that it took in it.
-    period: u64,
+    /// Period of its last poll, and seconds that it took in it.
+    period: Instant,
     used: f64,
     shares: &'a ProcessorShares,
 }
@@ -156,10 +156,8 @@ impl Connection<'_> {
     /// Takes the connection's time; returns the pause after which it is paid for, if it has to wait.
     fn take(&mut self, took: Duration) -> Option<Duration> {
         let now = Instant::now();
-        let all = self.shares.all();
         let mut together = self.shares.lock();
-        together.allowance.share = all;
-        together.advance(now);
+        together.advance(now, || self.shares.all());
         if self.period != together.period {
             (self.period, self.used) = (together.period, 0.0);
         }
@@ -177,7 +175,7 @@ impl Connection<'_> {
             self.allowance.left = 0.0;
             return None;
         }
-        let pause = -self.allowance.left / together.share(self.key);
+        let pause = -self.allowance.left / self.allowance.share;
         Some(Duration::from_secs_f64(pause.min(LONGEST_PAUSE.as_secs_f64())))
     }
 }
@@ -222,7 +220,9 @@ mod tests {
     fn crowded() -> ProcessorShares {
         // What a machine of almost no processor may take is less than any connection's share.
         let shares = ProcessorShares { processors: 1e-9, ..ProcessorShares::new(1, Headroom::default()) };
-        shares.lock().allowance.left = -1.0;
+        let mut together = shares.lock();
+        (together.allowance.left, together.allowance.share) = (-1.0, 1e-9);
+        drop(together);
         shares
     }
 
