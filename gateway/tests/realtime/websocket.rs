@@ -8,6 +8,7 @@ use repartee_media::sound_file;
 use repartee_testkit::scripted::{Script, ScriptedResponse};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 use repartee_gateway_testkit::http::send;
 use repartee_gateway_testkit::{PATIENCE, Running, find, kinds, question, silence};
@@ -113,12 +114,15 @@ async fn a_speculation_is_aborted_when_speech_resumes() {
     let events = client.until("response.done").await;
     assert_eq!(events.iter().filter(|event| event["type"] == "input_audio_buffer.speech_started").count(), 1);
     assert_eq!(find(&events, "response.output_audio_transcript.done")["transcript"], "First.");
+    // The held answer may be sent before the commit reaches the engine.
+    let commits = |command: &Command| matches!(command, Command::CommitSpeculation { .. });
+    timeout(PATIENCE, server.engine.received(commits)).await.expect("the speculation is committed");
     let commands = server.engine.commands();
     let count = |wanted: fn(&Command) -> bool| commands.iter().filter(|command| wanted(command)).count();
     let begun = count(|command| matches!(command, Command::BeginSpeculation { .. }));
     assert!(begun >= 2, "the pause in the middle was suspected too");
     assert_eq!(count(|command| matches!(command, Command::AbortSpeculation { .. })), begun - 1);
-    assert_eq!(count(|command| matches!(command, Command::CommitSpeculation { .. })), 1);
+    assert_eq!(count(commits), 1);
     assert_eq!(count(|command| matches!(command, Command::Respond(_))), 0);
     let (_, metrics) = server.get("/metrics").await;
     assert!(metrics.contains("repartee_speculations_total{outcome=\"committed\"} 1"), "{metrics}");

@@ -27,7 +27,8 @@ pub struct ScriptedEngine {
     info: ModelInfo,
     script: Script,
     open: Arc<watch::Sender<usize>>,
-    log: Arc<Mutex<Vec<Command>>>,
+    /// Recorded commands of all sessions, in order.
+    log: Arc<watch::Sender<Vec<Command>>>,
     /// Number of codec frames sent in all sessions.
     frames: Arc<watch::Sender<u64>>,
     ready: AtomicBool,
@@ -70,7 +71,7 @@ impl ScriptedEngine {
             info,
             script,
             open: Arc::new(watch::Sender::new(0)),
-            log: Arc::default(),
+            log: Arc::new(watch::Sender::new(Vec::new())),
             frames: Arc::new(watch::Sender::new(0)),
             ready: AtomicBool::new(true),
             busy_since: Mutex::default(),
@@ -103,14 +104,21 @@ impl ScriptedEngine {
         self.enrolled.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns all recorded commands of all sessions, in order.
+    /// Returns all recorded commands of all sessions, in order. A client may see an event before the commands that the
+    /// same input gave: what its answer does not depend on is to be waited for, by [`Self::received`].
     pub fn commands(&self) -> Vec<Command> {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.log.borrow().clone()
+    }
+
+    /// Waits until a command is recorded that fulfils `wanted`.
+    pub async fn received(&self, wanted: impl Fn(&Command) -> bool) {
+        // The sender is here, so that waiting cannot fail.
+        let _ = self.log.subscribe().wait_for(|log| log.iter().any(&wanted)).await;
     }
 
     /// Removes and returns all recorded commands, in order.
     pub fn take_commands(&self) -> Vec<Command> {
-        std::mem::take(&mut *self.log.lock().unwrap_or_else(PoisonError::into_inner))
+        self.log.send_replace(Vec::new())
     }
 }
 

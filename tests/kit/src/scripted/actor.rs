@@ -1,7 +1,7 @@
 //! One session of the scripted engine: handles commands and sends the scripted events.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use repartee_engine_api::{
@@ -17,7 +17,7 @@ use super::voice::voice_at;
 pub(super) struct ScriptedSession {
     peer: SessionPeer,
     script: Script,
-    log: Arc<Mutex<Vec<Command>>>,
+    log: Arc<watch::Sender<Vec<Command>>>,
     frames: Arc<watch::Sender<u64>>,
     /// Samples of the open audio item.
     input: usize,
@@ -57,7 +57,7 @@ impl ScriptedSession {
     pub(super) fn new(
         peer: SessionPeer,
         script: Script,
-        log: Arc<Mutex<Vec<Command>>>,
+        log: Arc<watch::Sender<Vec<Command>>>,
         frames: Arc<watch::Sender<u64>>,
     ) -> Self {
         Self {
@@ -210,7 +210,7 @@ impl ScriptedSession {
 
     async fn receive(&self) -> Option<Command> {
         let command = self.peer.commands.recv_async().await.ok()?;
-        self.log.lock().unwrap_or_else(PoisonError::into_inner).push(command.clone());
+        self.log.send_modify(|log| log.push(command.clone()));
         Some(command)
     }
 
