@@ -1,16 +1,23 @@
 //! Streaming sample-rate conversion of a mono signal, in pieces of any size.
 //!
 //! The filter is a windowed sinc for any ratio, so the delay is the same few milliseconds for every pair of rates. It works
-//! on blocks of fixed size, so any split of the input gives the same samples.
+//! on blocks of fixed size, so any split of the input gives the same samples. Where output samples lie at few different
+//! positions between input samples, as from 24 to 16 kHz at two, there is a filter for each, and nothing is interpolated.
 
 use rubato::audioadapter_buffers::direct::InterleavedSlice;
-use rubato::{Async, FixedAsync, Resampler as _, SincInterpolationParameters, WindowFunction};
+use rubato::{
+    Async, FixedAsync, Resampler as _, SincInterpolationParameters, SincInterpolationType, WindowFunction,
+};
 use thiserror::Error;
 
 /// Supported sample rates, in Hz.
 pub const RATES: std::ops::RangeInclusive<u32> = 8_000..=48_000;
 /// Number of filter taps: half of them is the delay, 2.7 ms at 24 kHz.
 const TAPS: usize = 128;
+/// Largest number of positions with a filter each: as many as 44.1 kHz has to 16 or 48. A pair of rates with more interpolates.
+const MAX_POSITIONS: u32 = 160;
+/// Least number of filters for the time between two samples. The signal is shifted by one of these parts, which is nothing.
+const MIN_FILTERS: u32 = 16;
 /// Length of an input block, in ms.
 const BLOCK_MS: usize = 5;
 
@@ -69,7 +76,7 @@ impl Resampler {
         }
         let ratio = f64::from(to) / f64::from(from);
         let block = from as usize * BLOCK_MS / 1_000;
-        let parameters = SincInterpolationParameters::new(TAPS, WindowFunction::BlackmanHarris2);
+        let parameters = parameters(from, to);
         let inner = Async::new_sinc(ratio, 1.0, &parameters, block, 1, FixedAsync::Input)
             .map_err(|error| ResampleError::Library(error.to_string()))?;
         let (delay, scratch) = (inner.output_delay(), vec![0.0; inner.output_frames_max()]);
@@ -110,6 +117,21 @@ impl Resampler {
             Some(filter) => filter.flush(),
         }
     }
+}
+
+/// Filters from `from` to `to` Hz: those of the positions that occur, if they are few.
+fn parameters(from: u32, to: u32) -> SincInterpolationParameters {
+    let parameters = SincInterpolationParameters::new(TAPS, WindowFunction::BlackmanHarris2);
+    let positions = to / greatest_common_divisor(from, to);
+    if positions > MAX_POSITIONS {
+        return parameters;
+    }
+    let filters = MIN_FILTERS.next_multiple_of(positions);
+    parameters.oversampling_factor(filters as usize).interpolation(SincInterpolationType::Nearest)
+}
+
+fn greatest_common_divisor(one: u32, other: u32) -> u32 {
+    if other == 0 { one } else { greatest_common_divisor(other, one % other) }
 }
 
 impl Filter {
@@ -211,6 +233,45 @@ mod tests {
     fn frequencies_above_nyquist_are_removed() {
         let output = whole(48_000, 16_000, &sine(11_000.0, 48_000, 48_000));
         assert!(level_db(&output[1_600..14_400]) < -70.0);
+    }
+
+    /// Level of what is left of `samples` without their best sine and cosine of `frequency`, relative to them, in dB.
+    fn distortion_db(samples: &[f32], frequency: f64, rate: u32) -> f64 {
+        let wave = |i: usize| (std::f64::consts::TAU * frequency * i as f64 / f64::from(rate)).sin_cos();
+        let sum = |of: &dyn Fn(f64, f64, f64) -> f64| {
+            let terms = samples.iter().enumerate().map(|(i, &sample)| {
+                let (sine, cosine) = wave(i);
+                of(sine, cosine, f64::from(sample))
+            });
+            terms.sum::<f64>()
+        };
+        let (ss, sc, cc) = (sum(&|s, _, _| s * s), sum(&|s, c, _| s * c), sum(&|_, c, _| c * c));
+        let (ys, yc) = (sum(&|s, _, y| y * s), sum(&|_, c, y| y * c));
+        let scale = ss * cc - sc * sc;
+        let (a, b) = ((ys * cc - yc * sc) / scale, (yc * ss - ys * sc) / scale);
+        let rest = sum(&|s, c, y| (y - a * s - b * c).powi(2));
+        10.0 * (rest / sum(&|_, _, y| y * y)).log10()
+    }
+
+    #[test]
+    fn tones_are_not_distorted() {
+        // With a filter for each position, and (22.05 to 16 kHz) between filters.
+        for (from, to) in [
+            (8_000, 16_000),
+            (16_000, 24_000),
+            (24_000, 16_000),
+            (24_000, 8_000),
+            (24_000, 44_100),
+            (44_100, 16_000),
+            (22_050, 16_000),
+        ] {
+            for frequency in [100.0, 1_000.0, 3_000.0] {
+                let output = whole(from, to, &sine(frequency, from, from as usize));
+                let middle = &output[to as usize / 10..to as usize * 9 / 10];
+                let distortion = distortion_db(middle, f64::from(frequency), to);
+                assert!(distortion < -100.0, "{from} to {to}, {frequency} Hz: {distortion:.0} dB");
+            }
+        }
     }
 
     #[test]
