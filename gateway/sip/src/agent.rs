@@ -60,8 +60,6 @@ pub struct UserAgent {
     /// Calls by `Call-ID` and the other side's tag.
     pub(crate) by_dialog: HashMap<(String, String), CallKey>,
     output: VecDeque<SipOutput>,
-    /// Lower bound of the next timer.
-    next: Option<Instant>,
     drawn: u64,
     registration: Option<Registration>,
     pub(crate) counts: AgentCounts,
@@ -76,7 +74,6 @@ impl UserAgent {
             dials: HashMap::new(),
             by_dialog: HashMap::new(),
             output: VecDeque::new(),
-            next: None,
             drawn: 0,
             registration: None,
             counts: AgentCounts::default(),
@@ -85,7 +82,6 @@ impl UserAgent {
             let (call_id, tag, local) = (agent.draw(), agent.draw(), agent.local(registrar.address.transport));
             agent.registration = Some(Registration::new(registrar, local, call_id, tag, now));
         }
-        agent.note_timers();
         agent
     }
 
@@ -103,7 +99,6 @@ impl UserAgent {
             FirstLine::Response(status) => self.on_response(status, &message, from, now),
             FirstLine::Request(method) => self.on_request(&method, message, from, now),
         }
-        self.note_timers();
     }
 
     /// Accepts a call that rings: `sound` is our side of its sound. Returns the sound that both sides agreed on.
@@ -124,7 +119,6 @@ impl UserAgent {
         invite.resend = Some(Resend::new(now));
         let (media, to, response) = (CallMedia::of(&call.offer, sound.key), invite.to, invite.response.clone());
         self.send(to, response);
-        self.note_timers();
         Ok(media)
     }
 
@@ -136,7 +130,6 @@ impl UserAgent {
     pub fn reject(&mut self, key: CallKey, refusal: &Refusal, now: Instant) -> Result<(), UnknownCall> {
         self.calls.get(&key).filter(|call| call.phase == Phase::Ringing).ok_or(UnknownCall)?;
         self.refuse(key, refusal, now);
-        self.note_timers();
         Ok(())
     }
 
@@ -154,7 +147,6 @@ impl UserAgent {
             Some(Phase::Refused | Phase::Over) => {}
             None => self.cancel(key, now),
         }
-        self.note_timers();
     }
 
     /// Asks the other side to call `target` in our place; [`SipEvent::Transferred`] follows.
@@ -166,7 +158,6 @@ impl UserAgent {
         let transport = self.calls.get(&key).ok_or(UnknownCall)?.dialog.hop.transport;
         let headers = [self.contact(transport), ("Refer-To", format!("<{target}>"))];
         self.request(key, RequestKind::Refer, &headers, now)?;
-        self.note_timers();
         Ok(())
     }
 
@@ -177,7 +168,6 @@ impl UserAgent {
         let bytes = registration.withdraw(now, branch);
         let is_asked = bytes.is_some();
         self.after_registration(bytes, None);
-        self.note_timers();
         is_asked
     }
 
@@ -188,12 +178,14 @@ impl UserAgent {
 
     /// Returns the time at which [`Self::advance`] has something to do.
     pub fn deadline(&self) -> Option<Instant> {
-        self.next
+        let registration = self.registration.as_ref().and_then(Registration::deadline);
+        let dials = self.dials.values().map(Dial::due);
+        self.calls.values().filter_map(Call::due).chain(dials).chain(registration).min()
     }
 
     /// Advances the timers to `now`.
     pub fn advance(&mut self, now: Instant) {
-        if self.next.is_none_or(|next| now < next) {
+        if self.deadline().is_none_or(|next| now < next) {
             return;
         }
         let branch = self.branch();
@@ -225,7 +217,6 @@ impl UserAgent {
             }
         }
         self.advance_dials(now);
-        self.note_timers();
     }
 
     /// Number of calls that are not over, without those out that nobody has answered.
@@ -382,12 +373,5 @@ impl UserAgent {
             hasher.finish()
         };
         format!("{:016x}{:016x}", hash(0), hash(1))
-    }
-
-    /// Notes the next time of a timer.
-    pub(crate) fn note_timers(&mut self) {
-        let registration = self.registration.as_ref().and_then(Registration::deadline);
-        let dials = self.dials.values().map(Dial::due);
-        self.next = self.calls.values().filter_map(Call::due).chain(dials).chain(registration).min();
     }
 }

@@ -63,6 +63,5 @@ impl UserAgent {
             }
         }
         self.registration_lost(hop, UNREACHABLE, now);
-        self.note_timers();
     }
 }

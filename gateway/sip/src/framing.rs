@@ -58,7 +58,7 @@ impl Framing {
             }
         }
         let from = self.searched.saturating_sub(HEAD_END.len() - 1);
-        let Some(end) = self.buffer.windows(HEAD_END.len()).skip(from).position(|window| window == HEAD_END) else {
+        let Some(end) = memchr::memmem::find(&self.buffer[from..], HEAD_END) else {
             self.searched = self.buffer.len();
             return if self.buffer.len() > MAX_BYTES { Err(FramingError::TooLarge) } else { Ok(None) };
         };

@@ -28,6 +28,14 @@ pub(crate) struct Party {
     pub tag: Option<String>,
 }
 
+/// Joins the lines of a header that goes on in the next line; others, which is most, are not copied.
+fn unfolded(line: Bytes) -> Bytes {
+    if memchr::memchr2(b'\r', b'\n', &line).is_none() {
+        return line;
+    }
+    line.iter().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte }).collect()
+}
+
 /// Request or response, with the fields that calls use.
 #[derive(Debug, Clone)]
 pub struct Message {
@@ -71,9 +79,7 @@ impl Message {
                 return Err(MessageError::TooManyLines);
             }
             let line = line.map_err(|_| MessageError::Incomplete)?;
-            // A header may go on in the next line.
-            let line = std::str::from_utf8(line).map_err(|_| MessageError::Header(number))?.replace(['\r', '\n'], " ");
-            let line = Bytes::from(line);
+            let line = unfolded(datagram.slice_ref(line));
             let text = std::str::from_utf8(&line).map_err(|_| MessageError::Header(number))?;
             let (_, Line { name, value }) = Line::parse(&line, text).map_err(|_| MessageError::Header(number))?;
             headers.insert(name, value);

@@ -41,7 +41,6 @@ impl UserAgent {
         let bytes = dial.invite(branch, local, None, now);
         self.send(dial.trunk.address, bytes);
         self.dials.insert(key, dial);
-        self.note_timers();
         Ok(key)
     }
 

@@ -36,6 +36,8 @@ const BURST_PAUSE: Duration = Duration::from_millis(4);
 /// Share of a processor that messages may take, in percent, and seconds of it that are saved up: a flood of large ones leaves the
 /// rest to calls. A message of a call takes some 30 µs.
 const SHARE: u32 = 10;
+/// The same while the processors are full: a thousand messages a second.
+const SHARE_OF_FULL: u32 = 3;
 const SAVED: f64 = 0.02;
 /// Interval of the search for connections that nobody uses.
 const IDLE_SEARCH: Duration = Duration::from_secs(30);
@@ -101,7 +103,7 @@ impl Signalling {
         let mut buffer = vec![0; MAX_BYTES + 1];
         let mut read_from = now();
         let (mut streams_from, mut unread) = (now(), BURST);
-        let mut allowance = Allowance::full(SAVED, f64::from(SHARE) / 100.0);
+        let mut allowance = Allowance::full(SAVED, 0.0);
         let mut search = tokio::time::interval(IDLE_SEARCH);
         loop {
             let deadline = self.agent.deadline();
@@ -138,6 +140,8 @@ impl Signalling {
             self.flush();
             self.count();
             if let Some(begun) = begun {
+                let share = if self.app.readiness.headroom().has_full_processors() { SHARE_OF_FULL } else { SHARE };
+                allowance.share = f64::from(share) / 100.0;
                 let from = now() + allowance.pause_after(thread_time().saturating_sub(begun));
                 (read_from, streams_from) = (read_from.max(from), streams_from.max(from));
             }
