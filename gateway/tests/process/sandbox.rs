@@ -52,6 +52,41 @@ async fn is_healthy(server: SocketAddr) -> bool {
     check.status().await.unwrap().success()
 }
 
+/// Nice values of the threads of a process, by their names.
+fn priorities(process: &Path) -> Vec<(String, i64)> {
+    let threads = std::fs::read_dir(process.join("task")).unwrap().map(|thread| thread.unwrap().path());
+    let read = |thread: PathBuf| {
+        let name = std::fs::read_to_string(thread.join("comm")).unwrap().trim().to_owned();
+        let stat = std::fs::read_to_string(thread.join("stat")).unwrap();
+        // Behind the name, which may have spaces.
+        let nice = stat.rsplit(')').next().unwrap().split_whitespace().nth(16).unwrap().parse().unwrap();
+        (name, nice)
+    };
+    threads.map(read).collect()
+}
+
+/// Folders in `/proc` of the processes that this one started.
+fn children(parent: u32) -> Vec<PathBuf> {
+    let is_child = |process: &PathBuf| {
+        // A process may end meanwhile.
+        let stat = std::fs::read_to_string(process.join("stat")).unwrap_or_default();
+        stat.rsplit(')').next().unwrap().split_whitespace().nth(1).is_some_and(|id| id == parent.to_string())
+    };
+    std::fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path()).filter(is_child).collect()
+}
+
+#[tokio::test]
+async fn requests_give_way_in_the_units_sandbox() {
+    let Some((child, _)) = sandboxed().await else { return };
+    let server = children(child.id().unwrap()).pop().expect("the sandbox runs the server");
+    let priorities = priorities(&server);
+    let of = |name: &str| {
+        let found = priorities.iter().find(|(thread, _)| thread == name);
+        found.unwrap_or_else(|| panic!("no {name} in {priorities:?}")).1
+    };
+    assert!(of("requests") > of("control"), "{priorities:?}");
+}
+
 #[tokio::test]
 async fn server_answers_and_calls_in_the_units_sandbox() {
     let Some((mut child, address)) = sandboxed().await else { return };
