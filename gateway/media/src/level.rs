@@ -2,6 +2,8 @@
 
 /// Mean square of a signal at -45 dBFS: quieter sound does not count as speech.
 const AUDIBLE: f32 = 3.162e-5;
+/// Mean square of a signal at -60 dBFS: quieter sound is silence, also before the onset of a soft consonant.
+const SILENT: f32 = 1e-6;
 /// Length of a level window in samples, at most 20 ms.
 const WINDOW: usize = 160;
 
@@ -23,8 +25,18 @@ pub fn audible_end(samples: &[f32]) -> Option<usize> {
     ends.find(|(begin, end)| is_loud(&samples[*begin..*end])).map(|(_, end)| end)
 }
 
+/// Number of samples before the first window above -60 dBFS.
+pub(crate) fn silent_start(samples: &[f32]) -> usize {
+    let is_silent = |window: &&[f32]| !exceeds(window, SILENT);
+    samples.chunks(WINDOW).take_while(is_silent).map(<[f32]>::len).sum()
+}
+
 fn is_loud(window: &[f32]) -> bool {
-    window.iter().map(|sample| sample * sample).sum::<f32>() > AUDIBLE * window.len() as f32
+    exceeds(window, AUDIBLE)
+}
+
+fn exceeds(window: &[f32], mean_square: f32) -> bool {
+    window.iter().map(|sample| sample * sample).sum::<f32>() > mean_square * window.len() as f32
 }
 
 #[cfg(test)]
@@ -37,5 +49,13 @@ mod tests {
         assert_eq!(audible_end(&sound), Some(4 * WINDOW));
         assert_eq!(audible_end(&[0.1; 3 * WINDOW + 7]), Some(3 * WINDOW + 7));
         assert_eq!((audible_end(&[0.005; 900]), audible_end(&[])), (None, None));
+    }
+
+    #[test]
+    fn silence_ends_with_the_first_louder_window() {
+        // -62 and -54 dBFS.
+        let sound = [vec![0.0; WINDOW], vec![0.0008; WINDOW], vec![0.002; WINDOW], vec![0.0; WINDOW]].concat();
+        assert_eq!(silent_start(&sound), 2 * WINDOW);
+        assert_eq!((silent_start(&sound[..WINDOW + 7]), silent_start(&[])), (WINDOW + 7, 0));
     }
 }

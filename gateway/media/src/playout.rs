@@ -3,18 +3,28 @@
 //! Responses are generated faster than they play, so the queue holds the audio that barge-in can still drop. Audio belongs to a
 //! *generation* (one response; numbers only grow): [`Playout::clear`] drops everything, and later audio of a cleared generation is
 //! refused. Only an empty queue sends at once; after that, frames follow each other on a 20 ms grid.
+//!
+//! Silence at the beginning of a response is skipped, because the caller waits for the sound behind it. The sound then begins
+//! once as much of it is queued as the first piece had, so that skipping does not bring an underrun nearer, and never later
+//! than if the silence had been played. Positions count what was skipped.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
+use super::level::silent_start;
 use super::opus::FRAME;
 
 /// Maximum unsent audio; above it [`Playout::is_full`] is true.
 pub const MAX_UNSENT: Duration = Duration::from_secs(10);
 /// Maximum delay that is made up for by a burst; with a longer delay the grid moves.
 const MAX_CATCH_UP: Duration = Duration::from_millis(200);
+
+/// Maximum silence that is skipped at the beginning of a response.
+const MAX_SKIPPED: Duration = Duration::from_millis(500);
+/// Silence that is kept before the first sound: an onset is softer than what follows.
+const LEAD_IN: Duration = Duration::from_millis(10);
 
 /// Maximum pause; playout then resumes by itself.
 pub const MAX_PAUSE: Duration = Duration::from_millis(500);
@@ -64,7 +74,7 @@ pub struct ClearedItem {
     pub generation: u64,
     /// Id of the conversation item.
     pub item: u64,
-    /// Duration of the audio returned by [`Playout::poll`].
+    /// Duration of the audio returned by [`Playout::poll`], and of the silence skipped before it.
     pub played: Duration,
     /// Duration of the dropped audio.
     pub dropped: Duration,
@@ -76,8 +86,12 @@ struct Track {
     generation: u64,
     item: u64,
     queue: VecDeque<f32>,
-    /// Samples returned, without the padding of the last frame.
+    /// Samples returned or skipped, without the padding of the last frame.
     sent: u64,
+    /// Samples skipped so far at the beginning of a response.
+    skipped: usize,
+    /// Time at which the first piece of a response could play, and its number of samples.
+    first_piece: Option<(Instant, usize)>,
     /// True if no more audio follows.
     complete: bool,
 }
@@ -135,7 +149,15 @@ impl Playout {
         }
         if self.tracks.back().is_none_or(|track| (track.generation, track.item) != (generation, item)) {
             self.complete_all();
-            self.tracks.push_back(Track { generation, item, queue: VecDeque::new(), sent: 0, complete: false });
+            self.tracks.push_back(Track {
+                generation,
+                item,
+                queue: VecDeque::new(),
+                sent: 0,
+                skipped: 0,
+                first_piece: None,
+                complete: false,
+            });
         }
         if let Some(track) = self.tracks.back_mut() {
             track.queue.extend(samples);
@@ -212,6 +234,9 @@ impl Playout {
             }
             self.resume();
         }
+        if !self.may_begin(now) {
+            return None;
+        }
         let frame_samples = self.frame_samples;
         let current = self.tracks.front_mut()?;
         if current.queue.is_empty() && current.complete {
@@ -231,7 +256,7 @@ impl Playout {
         let taken = current.queue.len().min(frame_samples);
         let mut samples: Vec<f32> = current.queue.drain(..taken).collect();
         samples.resize(frame_samples, 0.0);
-        current.sent += taken as u64;
+        current.sent += (taken + std::mem::take(&mut current.skipped)) as u64;
         self.queued -= taken;
         let first = self.begun != Some(current.generation);
         self.begun = Some(current.generation);
@@ -251,6 +276,23 @@ impl Playout {
         }))
     }
 
+    /// Skips silence at the beginning of the current response; true if its sound may play, or is over.
+    fn may_begin(&mut self, now: Instant) -> bool {
+        let samples = |time: Duration| (time.as_micros() * u128::from(self.rate) / 1_000_000) as usize;
+        let (most, kept) = (samples(MAX_SKIPPED), samples(LEAD_IN));
+        let Some(track) = self.tracks.front_mut().filter(|track| self.begun != Some(track.generation)) else {
+            return true;
+        };
+        let (since, piece) = *track.first_piece.get_or_insert((now, track.queue.len()));
+        let silent = silent_start(track.queue.make_contiguous()).saturating_sub(kept);
+        let skipped = silent.min(most.saturating_sub(track.skipped));
+        track.queue.drain(..skipped);
+        track.skipped += skipped;
+        self.queued -= skipped;
+        let due = since + duration_of(track.skipped as u64, self.rate);
+        track.complete || track.queue.len() >= piece || now >= due
+    }
+
     /// Time of the next due [`Self::poll`] without a further push; may be in the past. A poll at that time moves it forward,
     /// so a driver that sleeps until then never spins.
     pub fn next_deadline(&self) -> Option<Instant> {
@@ -259,8 +301,17 @@ impl Playout {
             return Some(since + MAX_PAUSE);
         }
         let playable = current.complete || current.queue.len() >= self.frame_samples;
-        let about_to_starve = self.begun == Some(current.generation) && !self.starving;
-        if playable || about_to_starve { self.busy_until } else { None }
+        let has_begun = self.begun == Some(current.generation);
+        if let Some((since, piece)) = current.first_piece
+            && !has_begun
+            && playable
+            && !current.complete
+            && current.queue.len() < piece
+        {
+            // Sound behind skipped silence, which waits for more.
+            return self.busy_until.max(Some(since + duration_of(current.skipped as u64, self.rate)));
+        }
+        if playable || (has_begun && !self.starving) { self.busy_until } else { None }
     }
 
     /// Returns the current response and item, and the duration of the audio sent of the item.

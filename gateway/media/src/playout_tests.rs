@@ -9,6 +9,11 @@ fn audio(ms: usize) -> Vec<f32> {
     vec![0.25; ms * RATE as usize / 1_000]
 }
 
+/// Audible samples that differ from each other.
+fn numbered(length: usize) -> Vec<f32> {
+    counted(length).iter().map(|sample| sample + 0.5).collect()
+}
+
 /// Polls like a driver at each deadline until `until`. Returns the outputs with their times in ms since `start`.
 fn run(playout: &mut Playout, start: Instant, from: Instant, until: Instant) -> Vec<(u128, PlayoutOutput)> {
     let mut outputs = Vec::new();
@@ -47,7 +52,7 @@ fn first_frame_leaves_at_once_then_every_20ms() {
 fn odd_pieces_become_frames_with_padded_tail() {
     let start = Instant::now();
     let mut playout = Playout::new(RATE);
-    let pushed = counted(1365 + 1920 + 555 + 1);
+    let pushed = numbered(1365 + 1920 + 555 + 1);
     let mut rest = &pushed[..];
     for length in [1365, 1920, 555, 1] {
         let (piece, after) = rest.split_at(length);
@@ -216,7 +221,7 @@ fn response_without_audio_reports_nothing() {
 /// Creates a playout clock that has played 100 of 400 ms.
 fn playing(start: Instant) -> (Playout, Vec<f32>) {
     let mut playout = Playout::new(RATE);
-    playout.push(1, 7, &counted(400 * 24)).unwrap();
+    playout.push(1, 7, &numbered(400 * 24)).unwrap();
     playout.end(1);
     let outputs = run(&mut playout, start, start, start + 80 * MS);
     (playout, samples_of(&outputs))
@@ -244,7 +249,7 @@ fn pauses_lose_and_repeat_nothing() {
     // On a new grid: the frames that were due during the pause do not leave in a burst.
     assert_eq!(times(&outputs)[..3], [355, 375, 395]);
     heard.extend(samples_of(&outputs));
-    assert_eq!(heard, counted(400 * 24));
+    assert_eq!(heard, numbered(400 * 24));
     assert_eq!(outputs.last().unwrap().1, PlayoutOutput::Drained { generation: 1 });
     assert_eq!(playout.underruns(), 0);
 }
@@ -258,7 +263,7 @@ fn pauses_are_bounded() {
     let outputs = run(&mut playout, start, start + 90 * MS, start + 2_000 * MS);
     assert_eq!(times(&outputs)[..2], [590, 610]);
     heard.extend(samples_of(&outputs));
-    assert_eq!(heard, counted(400 * 24));
+    assert_eq!(heard, numbered(400 * 24));
 }
 
 #[test]
@@ -276,4 +281,92 @@ fn cleared_playback_is_not_paused() {
     playout.clear_generation(2);
     playout.push(3, 9, &audio(40)).unwrap();
     assert_eq!(times(&run(&mut playout, start, start + 150 * MS, start + 160 * MS)), [150]);
+}
+
+fn silence(ms: usize) -> Vec<f32> {
+    vec![0.0005; ms * RATE as usize / 1_000]
+}
+
+/// Times and positions in the response of the frames, in ms.
+fn positions(playout: &mut Playout, start: Instant, from: Instant, until: Instant) -> Vec<(u128, u128)> {
+    let mut found = Vec::new();
+    let mut now = from;
+    while now <= until {
+        while let Some(output) = playout.poll(now) {
+            if let PlayoutOutput::Frame(_) = output {
+                let (.., sent) = playout.current().unwrap();
+                found.push(((now - start).as_millis(), sent.as_millis()));
+            }
+        }
+        match playout.next_deadline() {
+            Some(deadline) => now = deadline.max(now),
+            None => break,
+        }
+    }
+    found
+}
+
+#[test]
+fn sound_behind_silence_begins_with_the_next_piece() {
+    let start = Instant::now();
+    let mut playout = Playout::new(RATE);
+    playout.push(1, 7, &[silence(60), audio(20)].concat()).unwrap();
+    assert_eq!(playout.poll(start), None);
+    // 10 ms of it are kept before the sound.
+    assert_eq!(playout.next_deadline(), Some(start + 50 * MS));
+    playout.push(1, 7, &audio(80)).unwrap();
+    let from = start + 12 * MS;
+    assert_eq!(
+        positions(&mut playout, start, from, start + 60 * MS),
+        [(12, 70), (32, 90), (52, 110)],
+        "at once, and counted with what was skipped"
+    );
+    assert_eq!(playout.underruns(), 0);
+}
+
+#[test]
+fn late_pieces_delay_no_sound_behind_silence() {
+    let start = Instant::now();
+    let mut playout = Playout::new(RATE);
+    playout.push(1, 7, &[silence(40), audio(40)].concat()).unwrap();
+    let found = positions(&mut playout, start, start, start + 200 * MS);
+    // As the sound would have played behind its silence.
+    assert_eq!(found, [(30, 50), (50, 70)]);
+    assert_eq!(playout.underruns(), 1, "as with the silence, the next piece is late");
+}
+
+#[test]
+fn silent_pieces_are_skipped_up_to_half_a_second() {
+    let start = Instant::now();
+    let mut playout = Playout::new(RATE);
+    let mut found = Vec::new();
+    for piece in 0..10 {
+        playout.push(1, 7, &silence(80)).unwrap();
+        let now = start + 80 * MS * piece;
+        found.extend(positions(&mut playout, start, now, now + 79 * MS));
+    }
+    assert_eq!((found[0], found.last()), ((500, 520), Some(&(780, 800))), "half a second is skipped");
+}
+
+#[test]
+fn silence_within_a_response_is_played() {
+    let start = Instant::now();
+    let mut playout = Playout::new(RATE);
+    playout.push(1, 7, &[audio(20), silence(60)].concat()).unwrap();
+    playout.push(1, 8, &[silence(60), audio(20)].concat()).unwrap();
+    playout.end(1);
+    assert_eq!(positions(&mut playout, start, start, start + 1_000 * MS).len(), 8);
+}
+
+#[test]
+fn silent_responses_end() {
+    let start = Instant::now();
+    let mut playout = Playout::new(RATE);
+    playout.push(1, 7, &silence(80)).unwrap();
+    assert_eq!(playout.poll(start), None);
+    playout.end(1);
+    let outputs = run(&mut playout, start, start, start + 1_000 * MS);
+    assert_eq!(times(&outputs), [0, 20]);
+    assert!(matches!(&outputs[0].1, PlayoutOutput::Frame(frame) if frame.first));
+    assert_eq!(outputs[1].1, PlayoutOutput::Drained { generation: 1 });
 }
