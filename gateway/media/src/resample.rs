@@ -5,9 +5,7 @@
 //! positions between input samples, as from 24 to 16 kHz at two, there is a filter for each, and nothing is interpolated.
 
 use rubato::audioadapter_buffers::direct::InterleavedSlice;
-use rubato::{
-    Async, FixedAsync, Resampler as _, SincInterpolationParameters, SincInterpolationType, WindowFunction,
-};
+use rubato::{Async, FixedAsync, Resampler as _, SincInterpolationParameters, SincInterpolationType, WindowFunction};
 use thiserror::Error;
 
 /// Supported sample rates, in Hz.
@@ -268,7 +266,7 @@ mod tests {
             for frequency in [100.0, 1_000.0, 3_000.0] {
                 let output = whole(from, to, &sine(frequency, from, from as usize));
                 let middle = &output[to as usize / 10..to as usize * 9 / 10];
-                let distortion = distortion_db(middle, f64::from(frequency), to);
+                let distortion = distortion_db(middle, frequency, to);
                 assert!(distortion < -100.0, "{from} to {to}, {frequency} Hz: {distortion:.0} dB");
             }
         }
