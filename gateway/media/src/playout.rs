@@ -90,10 +90,19 @@ struct Track {
     sent: u64,
     /// Samples skipped so far at the beginning of a response.
     skipped: usize,
-    /// Time at which the first piece of a response could play, and its number of samples.
+    /// Time at which the first piece of a response could play, and its number of samples, until it plays.
     first_piece: Option<(Instant, usize)>,
     /// True if no more audio follows.
     complete: bool,
+}
+
+impl Track {
+    /// Time until which the sound behind skipped silence waits for more; `None` if it waits no more.
+    fn waits_until(&self, rate: u32) -> Option<Instant> {
+        let (since, piece) = self.first_piece?;
+        let waits = !self.complete && self.queue.len() < piece;
+        waits.then(|| since + duration_of(self.skipped as u64, rate))
+    }
 }
 
 /// Playout clock of one caller.
@@ -257,6 +266,7 @@ impl Playout {
         let mut samples: Vec<f32> = current.queue.drain(..taken).collect();
         samples.resize(frame_samples, 0.0);
         current.sent += (taken + std::mem::take(&mut current.skipped)) as u64;
+        current.first_piece = None;
         self.queued -= taken;
         let first = self.begun != Some(current.generation);
         self.begun = Some(current.generation);
@@ -283,14 +293,13 @@ impl Playout {
         let Some(track) = self.tracks.front_mut().filter(|track| self.begun != Some(track.generation)) else {
             return true;
         };
-        let (since, piece) = *track.first_piece.get_or_insert((now, track.queue.len()));
+        track.first_piece.get_or_insert((now, track.queue.len()));
         let silent = silent_start(track.queue.make_contiguous()).saturating_sub(kept);
         let skipped = silent.min(most.saturating_sub(track.skipped));
         track.queue.drain(..skipped);
         track.skipped += skipped;
         self.queued -= skipped;
-        let due = since + duration_of(track.skipped as u64, self.rate);
-        track.complete || track.queue.len() >= piece || now >= due
+        track.waits_until(self.rate).is_none_or(|until| now >= until)
     }
 
     /// Time of the next due [`Self::poll`] without a further push; may be in the past. A poll at that time moves it forward,
@@ -301,17 +310,9 @@ impl Playout {
             return Some(since + MAX_PAUSE);
         }
         let playable = current.complete || current.queue.len() >= self.frame_samples;
-        let has_begun = self.begun == Some(current.generation);
-        if let Some((since, piece)) = current.first_piece
-            && !has_begun
-            && playable
-            && !current.complete
-            && current.queue.len() < piece
-        {
-            // Sound behind skipped silence, which waits for more.
-            return self.busy_until.max(Some(since + duration_of(current.skipped as u64, self.rate)));
-        }
-        if playable || (has_begun && !self.starving) { self.busy_until } else { None }
+        let about_to_starve = self.begun == Some(current.generation) && !self.starving;
+        let next = self.busy_until.max(current.waits_until(self.rate));
+        if playable || about_to_starve { next } else { None }
     }
 
     /// Returns the current response and item, and the duration of the audio sent of the item.

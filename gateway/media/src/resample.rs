@@ -14,7 +14,7 @@ pub const RATES: std::ops::RangeInclusive<u32> = 8_000..=48_000;
 const TAPS: usize = 128;
 /// Largest number of positions with a filter each: as many as 44.1 kHz has to 16 or 48. A pair of rates with more interpolates.
 const MAX_POSITIONS: u32 = 160;
-/// Least number of filters for the time between two samples. The signal is shifted by one of these parts, which is nothing.
+/// Least number of filters for the time between two samples. The signal is shifted by one of these parts: 8 µs at 8 kHz.
 const MIN_FILTERS: u32 = 16;
 /// Length of an input block, in ms.
 const BLOCK_MS: usize = 5;
