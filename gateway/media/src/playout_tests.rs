@@ -336,7 +336,7 @@ fn late_pieces_delay_no_sound_behind_silence() {
 }
 
 #[test]
-fn silent_pieces_are_skipped_up_to_half_a_second() {
+fn silence_is_skipped_up_to_half_a_second() {
     let start = Instant::now();
     let mut playout = Playout::new(RATE);
     let mut found = Vec::new();
