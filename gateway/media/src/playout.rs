@@ -288,11 +288,11 @@ impl Playout {
 
     /// Skips silence at the beginning of the current response; true if its sound may play, or is over.
     fn may_begin(&mut self, now: Instant) -> bool {
+        // A piece may have no samples: the resampler still holds them.
+        let has_sound = |track: &&mut Track| self.begun != Some(track.generation) && !track.queue.is_empty();
+        let Some(track) = self.tracks.front_mut().filter(has_sound) else { return true };
         let samples = |time: Duration| (time.as_micros() * u128::from(self.rate) / 1_000_000) as usize;
         let (most, kept) = (samples(MAX_SKIPPED), samples(LEAD_IN));
-        let Some(track) = self.tracks.front_mut().filter(|track| self.begun != Some(track.generation)) else {
-            return true;
-        };
         track.first_piece.get_or_insert((now, track.queue.len()));
         let silent = silent_start(track.queue.make_contiguous()).saturating_sub(kept);
         let skipped = silent.min(most.saturating_sub(track.skipped));

@@ -310,6 +310,8 @@ fn positions(playout: &mut Playout, start: Instant, from: Instant, until: Instan
 fn sound_behind_silence_begins_with_the_next_piece() {
     let start = Instant::now();
     let mut playout = Playout::new(RATE);
+    playout.push(1, 7, &[]).unwrap();
+    assert_eq!(playout.poll(start - 30 * MS), None);
     playout.push(1, 7, &[silence(60), audio(20)].concat()).unwrap();
     assert_eq!(playout.poll(start), None);
     // 10 ms of it are kept before the sound.

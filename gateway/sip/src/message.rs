@@ -79,6 +79,7 @@ impl Message {
                 return Err(MessageError::TooManyLines);
             }
             let line = line.map_err(|_| MessageError::Incomplete)?;
+            // A line is a part of the datagram, as `slice_ref` demands.
             let line = unfolded(datagram.slice_ref(line));
             let text = std::str::from_utf8(&line).map_err(|_| MessageError::Header(number))?;
             let (_, Line { name, value }) = Line::parse(&line, text).map_err(|_| MessageError::Header(number))?;
