@@ -96,6 +96,11 @@ impl TickBudget {
         self.pressing
     }
 
+    /// True while a caller of another tenant is near its first packet.
+    fn is_beside_near(&self, tenant: u64) -> bool {
+        self.near.values().any(|near| *near != tenant)
+    }
+
     /// Budget of each of `steps` steps that run at once on `threads` threads: with more steps than threads, some begin when
     /// others have ended, and the tick takes the sum of them.
     #[must_use]
@@ -311,7 +316,7 @@ impl Planner {
             };
             let tenant = taken.entry((want.tenant, class == 0)).or_default();
             let tenant_left = match self.has_tenants {
-                true => longest_of_tenant(cost, want.kind, class) - *tenant,
+                true => longest_of_tenant(cost, want.kind, class, budget.is_beside_near(want.tenant)) - *tenant,
                 false => f64::INFINITY,
             };
             let affordable = |seconds: f64| cost.affordable(planned, want.kind, whole, left(seconds).min(tenant_left));
