@@ -17,7 +17,7 @@ const TENANT: Duration = Duration::from_millis(8);
 const TENANT_DUE: Duration = Duration::from_millis(16);
 const TENANT_STEPS: f64 = 4.0;
 /// Part of these times while a caller of another tenant is near its first packet: a first packet takes several ticks, and each
-/// would be longer by them in every stage. Shorter ticks come more often, so the tenant loses little.
+/// would be longer by them in every stage. Shorter ticks come more often.
 const BESIDE_NEAR: f64 = 0.25;
 
 /// Longest time of a stage's prompts in a tick that several slots share, in seconds.
