@@ -8,6 +8,7 @@
 //! - [`recording`]: recordings of telephone calls
 //! - [`voices`]: voices enrolled from recordings, with consents
 //! - [`auth`], [`admission`], [`budget`], `address_rate`: keys, and limits of each caller and key
+//! - `byte_budget`: bytes that requests hold in memory, bounded for the server, each key and each address
 //! - [`headroom`]: admission of calls by how full the machine is
 //! - [`long_work`]: long computations apart from calls; [`heap`]: freed memory is given back
 //! - [`config`], [`metrics`], [`ids`]: settings, metrics, ids
@@ -25,6 +26,7 @@ mod address_rate;
 pub mod admission;
 pub mod auth;
 pub mod budget;
+mod byte_budget;
 pub mod call;
 pub mod cli;
 #[cfg(feature = "cluster")]

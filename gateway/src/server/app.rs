@@ -15,7 +15,6 @@ use tokio::task::JoinHandle;
 use tracing::Instrument as _;
 
 use super::api_error::ApiError;
-use super::byte_budget::ByteBudget;
 use super::call_registry::{CallRegistry, ListedCall};
 use super::caller::Caller;
 use super::origin::OriginPolicy;
@@ -32,6 +31,7 @@ use crate::budget::KeyBudgets;
 use crate::budget::account::{CountedSession, KeyAccount};
 use crate::budget::call_budget::CallBudget;
 use crate::budget::key_limit::{KeyLimit, OverBudget};
+use crate::byte_budget::ByteBudget;
 use crate::call::{CallLimits, CallServices};
 use crate::config::Config;
 use crate::headroom::{BegunCall, Headroom, NoHeadroom};

@@ -14,7 +14,6 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::app::AppState;
-use super::byte_budget::ByteBudget;
 use super::call_registry::CallRegistry;
 use super::connections::{ConnectionLimiter, RESERVE};
 #[cfg(feature = "phone")]
@@ -40,6 +39,7 @@ use crate::admission::Admission;
 use crate::auth::ephemeral::EphemeralKeys;
 use crate::auth::wrong_keys::WrongKeys;
 use crate::budget::KeyBudgets;
+use crate::byte_budget::ByteBudget;
 use crate::cli::lan;
 use crate::config::{Config, LimitConfig, TurnDetectionConfig, TurnModelSource, WebRtcConfig};
 use crate::headroom::Load;

@@ -11,7 +11,7 @@
 //! - `connections`, `descriptors`: limits of the number of connections, and of the process's descriptors
 //! - `control`: the thread that accepts, answers health checks and metrics, and shuts down
 //! - `watchdog`: delays of the runtime and the engine
-//! - `uploads`: bodies of requests in memory; `byte_budget`: the limit of their bytes
+//! - `uploads`: bodies of requests in memory
 //! - `auth_middleware`: key, origin and CORS of every request, by `client_addr` and `origin`
 //! - `caller`: the client of a request
 //! - `extract`: extractors whose refusals are errors of the API, compressed bodies
@@ -43,7 +43,6 @@ mod allowance;
 mod api_error;
 mod app;
 mod auth_middleware;
-mod byte_budget;
 mod call_registry;
 mod caller;
 mod calls;

@@ -1,4 +1,4 @@
-//! Bodies of requests in memory, within the [budget of bytes](super::byte_budget).
+//! Bodies of requests in memory, within the [budget of bytes](crate::byte_budget).
 
 use axum::body::Body;
 use axum::body::HttpBody as _;
@@ -9,8 +9,8 @@ use repartee_protocol::{ErrorBody, ErrorKind};
 
 use super::api_error::ApiError;
 use super::app::AppState;
-use super::byte_budget::{ByteBudgetError, ByteCharge};
 use super::caller::Caller;
+use crate::byte_budget::{ByteBudgetError, ByteCharge};
 use crate::long_work::WorkPermit;
 
 /// Memory that is taken for the first bytes of a body.
@@ -37,7 +37,7 @@ enum BodyError {
 impl AppState {
     /// Reads a body of at most `limit` bytes.
     pub(super) async fn read_body(&self, caller: &Caller, body: Body, limit: usize) -> Result<HeldBody, ApiError> {
-        let charge = self.bytes.begin(caller, self.keys().len());
+        let charge = self.bytes.begin(caller.client, caller.ephemeral, self.keys().len());
         read(body, charge, limit).await.map_err(|error| match error {
             BodyError::NoRoom(error) => self.no_room(error),
             BodyError::Refused(error) => error,
@@ -125,20 +125,18 @@ async fn read(body: Body, mut charge: ByteCharge, limit: usize) -> Result<HeldBo
 mod tests {
     use futures_util::stream;
 
-    use super::super::byte_budget::ByteBudget;
-    use super::super::request_log::RequestId;
     use super::*;
     use crate::admission::ClientIdentity;
+    use crate::byte_budget::ByteBudget;
 
-    fn phone() -> Caller {
-        let client = ClientIdentity { address: [203, 0, 113, 7].into(), key: None };
-        Caller { client, ephemeral: None, session: None, request_id: RequestId::default() }
+    fn phone() -> ClientIdentity {
+        ClientIdentity { address: [203, 0, 113, 7].into(), key: None }
     }
 
     #[tokio::test]
     async fn a_body_is_charged_for_its_memory() {
         let budget = ByteBudget::new(160 << 10);
-        let begin = || budget.begin(&phone(), 0);
+        let begin = || budget.begin(phone(), None, 0);
         let held = read(Body::from("twelve bytes"), begin(), 12).await.unwrap();
         assert_eq!((&*held.bytes, budget.total()), (&b"twelve bytes"[..], 12));
         drop(held);
@@ -155,7 +153,7 @@ mod tests {
     async fn a_body_of_tiny_chunks_is_one_buffer() {
         let budget = ByteBudget::new(160 << 10);
         let chunks = stream::iter((0..10_000).map(|_| Ok::<_, std::convert::Infallible>(Bytes::from_static(b"a"))));
-        let held = read(Body::from_stream(chunks), budget.begin(&phone(), 0), 64 << 10).await.unwrap();
+        let held = read(Body::from_stream(chunks), budget.begin(phone(), None, 0), 64 << 10).await.unwrap();
         assert_eq!(held.bytes.len(), 10_000);
         assert_eq!(budget.total(), 16 << 10, "the buffer doubles");
     }

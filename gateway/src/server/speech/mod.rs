@@ -37,7 +37,6 @@ use serde_json::json;
 
 use super::AppState;
 use super::api_error::ApiError;
-use super::byte_budget::ByteCharge;
 use super::caller::Caller;
 #[cfg(feature = "cluster")]
 use super::cluster;
@@ -48,6 +47,7 @@ use super::timed_body::BodyDeadline;
 use super::uploads::HeldBody;
 use super::voices::{MAX_RECORDING, refused_for};
 use super::warnings::{WARNINGS, warn};
+use crate::byte_budget::ByteCharge;
 use crate::read_text::ReadText;
 use crate::voices::PassingVoice;
 use audio::AudioWriter;

@@ -9,7 +9,7 @@ use repartee_protocol::{ErrorBody, ErrorKind};
 use tokio::sync::mpsc;
 
 use super::super::api_error::ApiError;
-use super::super::byte_budget::ByteCharge;
+use crate::byte_budget::ByteCharge;
 use crate::long_work::{CallerWork, WorkPermit};
 
 /// Sound that is decoded, and what has to be known of it.

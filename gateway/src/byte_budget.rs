@@ -8,8 +8,8 @@ use std::time::Duration;
 use ipnet::IpNet;
 use thiserror::Error;
 
-use super::caller::Caller;
 use crate::address_rate::remote_networks;
+use crate::admission::ClientIdentity;
 use crate::auth::KeyId;
 
 /// `Retry-After` of a refusal: a request takes seconds.
@@ -27,7 +27,7 @@ enum Holder {
 
 /// Counts the bytes that requests hold.
 #[derive(Debug)]
-pub(super) struct ByteBudget {
+pub struct ByteBudget {
     limit: usize,
     held: Mutex<HeldBytes>,
 }
@@ -40,7 +40,7 @@ struct HeldBytes {
 
 /// Limit of bytes that refused a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub(super) enum ByteBudgetError {
+pub enum ByteBudgetError {
     /// The server's budget is used up.
     #[error("the server holds {0} bytes of requests, as limits.bytes_in_flight allows: try again in a moment")]
     Full(usize),
@@ -61,7 +61,7 @@ impl ByteBudgetError {
 
 /// Bytes of one request; released when dropped.
 #[derive(Debug)]
-pub(super) struct ByteCharge {
+pub struct ByteCharge {
     budget: Arc<ByteBudget>,
     /// Holders of the bytes, with their shares.
     holders: Vec<(Holder, usize)>,
@@ -77,11 +77,11 @@ impl ByteBudget {
     /// Begins a request of this caller with no bytes; the server has `keys` API keys. An address has a quarter of the
     /// budget, and of IPv6 its /64 a quarter, its /56 half and its /48 all; an ephemeral key has a sixteenth, and of
     /// several API keys each has half.
-    pub fn begin(self: &Arc<Self>, caller: &Caller, keys: usize) -> ByteCharge {
-        let key = caller.client.key.filter(|_| keys > 1).map(|key| (Holder::Key(key), self.limit / 2));
-        let ephemeral = caller.ephemeral.map(|key| (Holder::Ephemeral(key), self.limit / 16));
+    pub fn begin(self: &Arc<Self>, client: ClientIdentity, ephemeral: Option<KeyId>, keys: usize) -> ByteCharge {
+        let key = client.key.filter(|_| keys > 1).map(|key| (Holder::Key(key), self.limit / 2));
+        let ephemeral = ephemeral.map(|key| (Holder::Ephemeral(key), self.limit / 16));
         // Clients on this machine are told apart by their keys alone.
-        let networks = remote_networks(caller.client.address).map(|(network, multiple)| {
+        let networks = remote_networks(client.address).map(|(network, multiple)| {
             let share = (self.limit / 4).saturating_mul(multiple as usize);
             (Holder::Network(network), share)
         });
@@ -149,18 +149,11 @@ impl Drop for ByteCharge {
 
 #[cfg(test)]
 mod tests {
-    use super::super::request_log::RequestId;
     use super::*;
-    use crate::admission::ClientIdentity;
     use crate::auth::KeySet;
 
-    fn caller(address: &str, key: Option<KeyId>, ephemeral: Option<KeyId>) -> Caller {
-        Caller {
-            client: ClientIdentity { address: address.parse().unwrap(), key },
-            ephemeral,
-            session: None,
-            request_id: RequestId::default(),
-        }
+    fn client(address: &str, key: Option<KeyId>) -> ClientIdentity {
+        ClientIdentity { address: address.parse().unwrap(), key }
     }
 
     fn keys() -> [Option<KeyId>; 2] {
@@ -171,7 +164,7 @@ mod tests {
     #[test]
     fn an_address_has_a_quarter() {
         let budget = ByteBudget::new(160);
-        let begin = |address| budget.begin(&caller(address, None, None), 0);
+        let begin = |address| budget.begin(client(address, None), None, 0);
         let (mut phone, mut again) = (begin("203.0.113.7"), begin("::ffff:203.0.113.7"));
         phone.set(30).unwrap();
         again.set(10).unwrap();
@@ -188,7 +181,7 @@ mod tests {
     #[test]
     fn networks_of_an_address_share_the_budget() {
         let budget = ByteBudget::new(160);
-        let begin = |address: &str| budget.begin(&caller(address, None, None), 0);
+        let begin = |address: &str| budget.begin(client(address, None), None, 0);
         let mut requests: Vec<ByteCharge> = Vec::new();
         let mut holds = |address: &str, bytes: usize| {
             let mut request = begin(address);
@@ -213,7 +206,7 @@ mod tests {
     #[test]
     fn a_request_above_its_share_is_admitted_alone() {
         let budget = ByteBudget::new(160);
-        let begin = || budget.begin(&caller("203.0.113.7", None, None), 0);
+        let begin = || budget.begin(client("203.0.113.7", None), None, 0);
         let (mut large, mut small) = (begin(), begin());
         large.set(150).unwrap();
         assert_eq!(small.set(1), Err(ByteBudgetError::Share("address", 150)));
@@ -226,24 +219,24 @@ mod tests {
     #[test]
     fn an_api_key_leaves_others_half() {
         let (budget, [first, second]) = (ByteBudget::new(160), keys());
-        let mut one = budget.begin(&caller("127.0.0.1", first, None), 2);
+        let mut one = budget.begin(client("127.0.0.1", first), None, 2);
         one.set(80).unwrap();
-        let denied = budget.begin(&caller("203.0.113.7", first, None), 2).set(1);
+        let denied = budget.begin(client("203.0.113.7", first), None, 2).set(1);
         assert_eq!(denied, Err(ByteBudgetError::Share("API key", 80)));
-        budget.begin(&caller("127.0.0.1", second, None), 2).set(80).unwrap();
+        budget.begin(client("127.0.0.1", second), None, 2).set(80).unwrap();
         // A single key has all.
         one.set(0).unwrap();
-        budget.begin(&caller("127.0.0.1", first, None), 1).set(160).unwrap();
+        budget.begin(client("127.0.0.1", first), None, 1).set(160).unwrap();
     }
 
     #[test]
     fn an_ephemeral_key_has_a_sixteenth() {
         let (budget, [owner, page]) = (ByteBudget::new(160), keys());
-        let begin = || budget.begin(&caller("127.0.0.1", owner, page), 1);
+        let begin = || budget.begin(client("127.0.0.1", owner), page, 1);
         let (mut offer, mut again) = (begin(), begin());
         offer.set(9).unwrap();
         again.set(1).unwrap();
         assert_eq!(again.set(2), Err(ByteBudgetError::Share("ephemeral key", 10)));
-        budget.begin(&caller("127.0.0.1", owner, None), 1).set(150).unwrap();
+        budget.begin(client("127.0.0.1", owner), None, 1).set(150).unwrap();
     }
 }
