@@ -1,11 +1,12 @@
-//! Bytes that requests hold in memory: bounded for the server, for each key and for each address. A request is charged
-//! only for bytes that have come, so slow clients keep nobody out.
+//! Bytes that requests and large messages hold in memory: bounded for the server, for each key and for each address. Requests
+//! are charged only for bytes that have come, so slow clients keep nobody out.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ipnet::IpNet;
+use repartee_protocol::{ErrorBody, ErrorKind};
 use thiserror::Error;
 
 use crate::address_rate::remote_networks;
@@ -53,6 +54,15 @@ pub enum ByteBudgetError {
 }
 
 impl ByteBudgetError {
+    /// Error of a request or an event that had no room.
+    pub fn body(self) -> ErrorBody {
+        let message = self.to_string();
+        match self {
+            Self::Full(_) => ErrorBody::server(ErrorKind::BytesLimit, message),
+            Self::Share(..) => ErrorBody::invalid(ErrorKind::BytesLimit, message),
+        }
+    }
+
     /// Time to wait before the next try.
     pub fn retry_after(self) -> Duration {
         RETRY

@@ -71,7 +71,7 @@ pub struct Metrics {
     pub transcribed: Counter,
     /// Metrics of connections and requests.
     pub requests: RequestMetrics,
-    /// Bytes of requests in memory.
+    /// Bytes of requests and large messages in memory.
     pub bytes_in_flight: IntGauge,
     /// Number of sessions that the engine can hold.
     pub slots: IntGauge,
@@ -204,7 +204,10 @@ impl Metrics {
                 "Sound of files that was transcribed, in seconds",
             )?,
             requests,
-            bytes_in_flight: IntGauge::new("repartee_bytes_in_flight", "Bytes of requests in memory")?,
+            bytes_in_flight: IntGauge::new(
+                "repartee_bytes_in_flight",
+                "Bytes of requests and large messages in memory",
+            )?,
             slots: IntGauge::new("repartee_session_slots", "Sessions that the engine can hold")?,
             network: NetworkMetrics::new()?,
             echo: EchoMetrics::new()?,

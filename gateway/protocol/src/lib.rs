@@ -73,6 +73,6 @@ pub mod fields;
 mod literal;
 mod server;
 
-pub use client::{ClientEvent, ClientMessage};
+pub use client::{ClientEvent, ClientMessage, MAX_PLAIN_EVENT};
 pub use error::{ErrorBody, ErrorKind};
 pub use server::{ServerEvent, ServerMessage};

@@ -11,6 +11,8 @@ pub enum CallEnd {
     Unreachable,
     /// The caller sent a message that is too large to skip.
     Overflow,
+    /// The caller's large messages had no room in memory.
+    NoRoom,
     /// The caller sent a frame that breaks the websocket protocol.
     BadFrame,
     /// The caller sent a text message that is not UTF-8.
@@ -35,6 +37,7 @@ impl CallEnd {
             Self::Unconnected => "unconnected",
             Self::Unreachable => "unreachable",
             Self::Overflow => "overflow",
+            Self::NoRoom => "no_room",
             Self::BadFrame => "bad_frame",
             Self::BadText => "bad_text",
             Self::Expired => "expired",

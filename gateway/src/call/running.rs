@@ -147,6 +147,10 @@ impl CallTask {
                 self.input(SessionInput::Refused(error), transport);
                 self.closing.get_or_insert(CallEnd::Overflow);
             }
+            TransportEvent::NoRoom(error) => {
+                self.input(SessionInput::Refused(error), transport);
+                self.closing.get_or_insert(CallEnd::NoRoom);
+            }
             TransportEvent::OpusPacket(packet) => match self.packet_decoder.decode(self.input_format, &packet) {
                 Ok((samples, rate)) => self.push_audio(samples, rate, transport),
                 Err(error) => self.input(SessionInput::Refused(error), transport),

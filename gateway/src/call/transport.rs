@@ -103,6 +103,8 @@ pub enum TransportEvent {
     Invalid(ErrorBody),
     /// A message so large that nothing can be read after it.
     TooLarge(ErrorBody),
+    /// There is no room in memory for the message that the caller sends, and nothing can be read after it.
+    NoRoom(ErrorBody),
     /// Input audio as one Opus packet.
     OpusPacket(Bytes),
     /// Input audio, decoded.

@@ -151,7 +151,7 @@ pub struct LimitConfig {
     pub connections: u32,
     /// Maximum concurrent connections from one address; trusted proxies and loopback are not counted.
     pub connections_per_address: u32,
-    /// Maximum bytes of requests in memory, such as uploads and offers.
+    /// Maximum bytes of requests in memory, such as uploads and offers, and of large messages over websockets.
     pub bytes_in_flight: u64,
     /// Maximum bytes of a sound file that is transcribed.
     pub file_bytes: u64,

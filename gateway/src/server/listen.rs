@@ -41,6 +41,7 @@ use super::paced_reads::PacedReads;
 use super::routes::{RouterSwitch, may_name_control_path, names_control_path};
 use super::timed_body::{BodyDeadline, TimedBody};
 use crate::metrics::RequestMetrics;
+use crate::transport::message_bytes::MessageBytes;
 
 /// First byte of a TLS handshake record.
 const TLS_HANDSHAKE: u8 = 0x16;
@@ -321,12 +322,13 @@ async fn serve_http<S>(
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let messages = Arc::new(MessageBytes::default());
     let service = service_fn(|request: Request<Incoming>| {
         let mut router = match served {
             ServiceLevel::Control => context.control_routes.current(),
             _ => context.routes.current(),
         };
-        let request_timeout = context.request_timeout;
+        let (request_timeout, messages) = (context.request_timeout, messages.clone());
         async move {
             if served == ServiceLevel::Redirect {
                 return Ok::<_, Infallible>(to_https(&request));
@@ -335,10 +337,11 @@ async fn serve_http<S>(
             let mut request = request.map(|body| Body::new(TimedBody::new(body, request_timeout, slow.clone())));
             request.extensions_mut().insert(peer);
             request.extensions_mut().insert(slow);
+            request.extensions_mut().insert(messages);
             router.call(request).await
         }
     });
-    let socket = PacedReads::new(socket);
+    let socket = PacedReads::new(socket, messages.clone(), context.request_timeout);
     let mut http = http1::Builder::new();
     http.max_buf_size(MAX_HEAD);
     http.timer(TokioTimer::new()).header_read_timeout(context.head_timeout);

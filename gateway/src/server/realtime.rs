@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
@@ -23,9 +24,10 @@ use super::extract::{UrlQuery, header_warnings, subprotocols};
 use super::{AppState, calls};
 use crate::call;
 use crate::telemetry::log;
+use crate::transport::message_bytes::{MAX_READ, MessageBytes};
 use crate::transport::ping_limit::MAX_WRITE_BUFFER;
 use crate::transport::relay;
-use crate::transport::websocket::{self, MAX_READ, Timeouts};
+use crate::transport::websocket::{self, Timeouts};
 
 /// Query parameters. `model` is ignored, because there is one model.
 #[derive(Debug, Deserialize)]
@@ -56,6 +58,7 @@ pub(super) async fn websocket(
     State(app): State<Arc<AppState>>,
     mut caller: Caller,
     UrlQuery(target): UrlQuery<WebsocketQuery>,
+    Extension(messages): Extension<Arc<MessageBytes>>,
     headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, ApiError> {
@@ -102,7 +105,8 @@ pub(super) async fn websocket(
     let server = app.clone();
     let call = move |socket| async move {
         let timeouts = Timeouts { stalled_after: app.config.stalled_after, ping_every: app.config.ping_every };
-        let (transport, writer) = websocket::open(socket, setup.model.output_rate, timeouts);
+        messages.begin(app.begin_bytes(&caller));
+        let (transport, writer) = websocket::open(socket, messages.clone(), setup.model.output_rate, timeouts);
         let mut writer = log::spawn(writer);
         let listed = ListedCall::new(websocket::NAME, app.key_name(&caller), caller.client.address);
         let services = app.call_services(&id, &caller, &listed);
@@ -112,6 +116,9 @@ pub(super) async fn websocket(
         let registration = Registration::new(app.clone(), None, id, running);
         let stop = ended_by_server(&app, hang_up);
         registration.end(call::run(transport, session, setup, services, app.draining(), stop).await);
+        if messages.refusal().is_some() {
+            app.count_no_room();
+        }
         // The writer sends the closing message and ends, unless the socket is stalled.
         if tokio::time::timeout(app.config.stalled_after, &mut writer).await.is_err() {
             writer.abort();

@@ -13,7 +13,7 @@ use hyper::body::{Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 /// Number of body bytes that extend the deadline by one second.
-const MIN_BYTES_PER_S: f64 = 65_536.0;
+pub(super) const MIN_BYTES_PER_S: f64 = 65_536.0;
 /// Chunks that a body may have, whatever its size: each is passed through all layers of the server, so a body of single
 /// bytes costs as much as one a thousand times its size. A text that streams in by tokens stays below.
 const FREE_CHUNKS: usize = 16_384;

@@ -37,26 +37,30 @@ enum BodyError {
 impl AppState {
     /// Reads a body of at most `limit` bytes.
     pub(super) async fn read_body(&self, caller: &Caller, body: Body, limit: usize) -> Result<HeldBody, ApiError> {
-        let charge = self.bytes.begin(caller.client, caller.ephemeral, self.keys().len());
-        read(body, charge, limit).await.map_err(|error| match error {
+        read(body, self.begin_bytes(caller), limit).await.map_err(|error| match error {
             BodyError::NoRoom(error) => self.no_room(error),
             BodyError::Refused(error) => error,
         })
     }
 
+    /// Begins to count the bytes of a request or a connection of this caller.
+    pub(super) fn begin_bytes(&self, caller: &Caller) -> ByteCharge {
+        self.bytes.begin(caller.client, caller.ephemeral, self.keys().len())
+    }
+
+    /// Counts a refusal by the budget of bytes.
+    pub(super) fn count_no_room(&self) {
+        self.metrics.requests.refused.with_label_values(&["bytes"]).inc();
+    }
+
     /// Counts a refusal by the budget of bytes and returns its error.
     pub(super) fn no_room(&self, error: ByteBudgetError) -> ApiError {
-        self.metrics.requests.refused.with_label_values(&["bytes"]).inc();
-        let message = error.to_string();
-        let (status, body) = match error {
-            ByteBudgetError::Full(_) => {
-                (StatusCode::SERVICE_UNAVAILABLE, ErrorBody::server(ErrorKind::BytesLimit, message))
-            }
-            ByteBudgetError::Share(..) => {
-                (StatusCode::TOO_MANY_REQUESTS, ErrorBody::invalid(ErrorKind::BytesLimit, message))
-            }
+        self.count_no_room();
+        let status = match error {
+            ByteBudgetError::Full(_) => StatusCode::SERVICE_UNAVAILABLE,
+            ByteBudgetError::Share(..) => StatusCode::TOO_MANY_REQUESTS,
         };
-        ApiError::new(status, body).retry_after(error.retry_after())
+        ApiError::new(status, error.body()).retry_after(error.retry_after())
     }
 
     /// Parses a body by `parse`: a small one at once, a large one apart from calls, after the caller's earlier ones.

@@ -4,7 +4,8 @@
 mod response_encoder;
 
 use std::collections::HashMap;
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket};
@@ -18,15 +19,11 @@ use repartee_realtime::Delivery;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::message_bytes::{FREE, MAX_MESSAGE, MessageBytes};
 use super::ping_limit::PingLimit;
 use crate::call::{CallEnd, OpusFrame, OutboundMessage, Transport, TransportError, TransportEvent};
 use response_encoder::ResponseEncoder;
 
-/// Largest accepted message, in bytes. A larger one is an error, and the connection stays open.
-pub const MAX_MESSAGE: usize = 15 << 20;
-/// Largest message that is read at all, in bytes. A larger one is an error and ends the connection, because skipping it
-/// would be unbounded work.
-pub const MAX_READ: usize = MAX_MESSAGE + (2 << 20);
 /// Name of the transport in metrics, logs and traces.
 pub const NAME: &str = "websocket";
 /// Time between pings to a caller whose input waits for earlier input.
@@ -55,6 +52,13 @@ impl Default for Timeouts {
 #[derive(Debug)]
 pub struct WebSocketTransport<R> {
     incoming: R,
+    /// Memory of the last message.
+    bytes: Arc<MessageBytes>,
+    /// True if a message was given to the call, which has not asked for the next one yet.
+    gave_message: bool,
+    /// Payload of a large message. The library keeps its buffer for later messages, which may be as long as the connection
+    /// lives, unless somebody else holds a part of it when it asks for more bytes: then it takes a new one.
+    large: Option<Bytes>,
     outbound: mpsc::Sender<OutboundMessage>,
     model_rate: u32,
     ping_every: Duration,
@@ -76,9 +80,10 @@ pub struct WebSocketTransport<R> {
 
 /// Returns the transport over `socket` for a model with the output rate `model_rate`, and the writing task: spawn it.
 /// The task ends once the transport is dropped and all messages are written, or if the socket breaks or accepts nothing
-/// for [`Timeouts::stalled_after`].
+/// for [`Timeouts::stalled_after`]. The memory of messages is counted by `bytes`.
 pub fn open(
     socket: WebSocket,
+    bytes: Arc<MessageBytes>,
     model_rate: u32,
     timeouts: Timeouts,
 ) -> (
@@ -86,17 +91,25 @@ pub fn open(
     impl Future<Output = ()> + Send,
 ) {
     let (sink, incoming) = socket.split();
-    WebSocketTransport::new(incoming, sink, model_rate, timeouts)
+    WebSocketTransport::new((incoming, sink), bytes, model_rate, timeouts)
 }
 
 impl<R: Stream<Item = Result<Message, axum::Error>> + Unpin + Send> WebSocketTransport<R> {
-    fn new<S>(incoming: R, sink: S, model_rate: u32, timeouts: Timeouts) -> (Self, impl Future<Output = ()> + Send)
+    fn new<S>(
+        (incoming, sink): (R, S),
+        bytes: Arc<MessageBytes>,
+        model_rate: u32,
+        timeouts: Timeouts,
+    ) -> (Self, impl Future<Output = ()> + Send)
     where
         S: Sink<Message, Error = axum::Error> + Unpin + Send,
     {
         let (outbound, queue) = mpsc::channel(OUTBOUND_QUEUE);
         let transport = Self {
             incoming,
+            bytes,
+            gave_message: false,
+            large: None,
             outbound,
             model_rate,
             ping_every: timeouts.ping_every,
@@ -117,6 +130,20 @@ impl<R: Stream<Item = Result<Message, axum::Error>> + Unpin + Send> WebSocketTra
         self.probed = self.last_activity;
         if matches!(message, Some(Ok(Message::Text(_) | Message::Binary(_)))) {
             self.last_input = Some(self.last_activity);
+            self.gave_message = true;
+        }
+        match &message {
+            Some(Ok(Message::Text(text))) if text.len() > FREE => {
+                self.large = Some(Message::Text(text.clone()).into_data());
+            }
+            Some(Ok(Message::Binary(packet))) if packet.len() > FREE => self.large = Some(packet.clone()),
+            _ => {}
+        }
+        if let Some(Ok(Message::Ping(payload) | Message::Pong(payload))) = &message {
+            self.bytes.forget_control_frame(payload.len());
+        }
+        if let (Some(Err(_)), Some(refusal)) = (&message, self.bytes.refusal()) {
+            return Some(TransportEvent::NoRoom(refusal.body()));
         }
         match message {
             Some(Ok(Message::Text(text))) if text.len() > MAX_MESSAGE => {
@@ -155,11 +182,14 @@ impl<R: Stream<Item = Result<Message, axum::Error>> + Unpin + Send> Transport fo
             let _ = self.outbound.try_send(OutboundMessage::Ping);
             return std::future::pending().await;
         }
+        if std::mem::take(&mut self.gave_message) && self.large.is_none() {
+            self.bytes.release();
+        }
         loop {
             tokio::select! {
                 // A message that has already arrived takes precedence over a timeout.
                 biased;
-                message = self.incoming.next() => {
+                message = next_message(&mut self.incoming, &mut self.large, &self.bytes) => {
                     if let Some(event) = self.read(message) {
                         return event;
                     }
@@ -219,6 +249,22 @@ impl<R: Stream<Item = Result<Message, axum::Error>> + Unpin + Send> Transport fo
     }
 }
 
+/// Returns the next message. Once it has to be waited for, the `large` one before it is freed.
+async fn next_message<R: Stream + Unpin>(
+    incoming: &mut R,
+    large: &mut Option<Bytes>,
+    bytes: &MessageBytes,
+) -> Option<R::Item> {
+    poll_fn(|context| {
+        let message = incoming.poll_next_unpin(context);
+        if message.is_pending() && large.take().is_some() {
+            bytes.release();
+        }
+        message
+    })
+    .await
+}
+
 /// Takes the text out of a message, without a copy where nothing else holds its memory.
 fn into_string(text: Utf8Bytes) -> String {
     let bytes = Message::Text(text).into_data();
@@ -231,7 +277,7 @@ fn too_large(size: usize) -> ErrorBody {
     ErrorBody::invalid(ErrorKind::TooLarge, message)
 }
 
-/// True if a message was larger than [`MAX_READ`].
+/// True if a message was larger than [`MAX_READ`](super::message_bytes::MAX_READ).
 pub(super) fn is_overflow(error: &axum::Error) -> bool {
     // axum does not export the library's error type, so the text is compared.
     let source = std::error::Error::source(error);

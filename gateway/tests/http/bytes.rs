@@ -1,10 +1,14 @@
-//! Bytes of requests in memory: shares of keys, and the limit of all.
+//! Bytes of requests and large messages in memory: shares of keys, and the limit of all.
 
+use std::time::Duration;
+
+use futures_util::{FutureExt as _, StreamExt as _};
 use repartee::auth::KeySet;
 use repartee_testkit::scripted::Script;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tokio_tungstenite::tungstenite::Message;
 
 use repartee_gateway_testkit::http::{self, send};
 use repartee_gateway_testkit::{PATIENCE, Running};
@@ -90,4 +94,52 @@ async fn an_api_key_leaves_others_half() {
     let full = http::read(unfinished_offer(&server, KEY, (100, 100)).await).await;
     assert_eq!((full.status, &*full.code()), (503, "bytes_limit_reached"));
     assert!(full.header("retry-after").is_some());
+}
+
+#[tokio::test]
+async fn large_messages_wait_for_their_keys_share() {
+    const LARGE: usize = 1 << 20;
+    let server = Running::start_with(Script::default(), |config| {
+        config.api_keys = KeySet::parse(KEY).unwrap();
+        config.limits.bytes_in_flight = 64 * LARGE as u64;
+        config.limits.request = Duration::from_secs(5);
+    })
+    .await;
+    let connect = async |key: &str| {
+        let mut client = server.dial_with(&[("authorization", &format!("Bearer {key}"))]).await.unwrap();
+        client.expect("session.created").await;
+        client
+    };
+    let (greedy, modest) = (client_secret(&server).await, client_secret(&server).await);
+    let offers = async || {
+        let mut held = Vec::new();
+        for _ in 0..4 {
+            held.push(unfinished_offer(&server, &greedy, (LARGE, LARGE - 1)).await);
+        }
+        bytes_in_flight(&server, 4 * LARGE).await;
+        held
+    };
+    let large = format!(r#"{{"type":"input_audio_buffer.append","audio":"%{}"}}"#, "A".repeat(2 * LARGE));
+    let (mut waiting, mut other) = (connect(&greedy).await, connect(&modest).await);
+    let held = offers().await;
+    waiting.send_text("{}").await;
+    waiting.error("missing_required_parameter").await;
+    waiting.send_text(large.clone()).await;
+    other.send_text(large.clone()).await;
+    other.error("invalid_audio").await;
+    assert!(waiting.socket.next().now_or_never().is_none(), "a large message has no room, and waits");
+    drop(held);
+    waiting.error("invalid_audio").await;
+    // One that finds no room in time is refused, and the connection ends.
+    let _held = offers().await;
+    waiting.send_text(large).await;
+    let error = waiting.error("bytes_limit_reached").await;
+    assert!(error["message"].as_str().unwrap().contains("limits.bytes_in_flight"), "{error}");
+    let Some(Message::Close(Some(frame))) = waiting.message().await else { panic!("a farewell") };
+    assert_eq!(u16::from(frame.code), 1013);
+    server.sessions(1).await;
+    let metrics = send(server.address, "GET", "/metrics", &[BEARER], b"").await.body;
+    assert!(metrics.contains("repartee_refused_total{reason=\"bytes\"} 1\n"), "{metrics}");
+    // Nothing stays counted: the offers alone are.
+    bytes_in_flight(&server, 4 * LARGE).await;
 }

@@ -31,12 +31,13 @@ const fn short(
 const PROCESSORS: &str = "all requests together take the processors from the engine";
 
 /// Rows of the whole run, one for each kind of attack, then all at once.
-pub const ALL: [HostileRow; 27] = [
+pub const ALL: [HostileRow; 28] = [
     row("empty-parts", &["empty-parts"], "an item is charged what its parts take in memory"),
     row("json-bombs", &["json-bombs"], "unknown fields take no memory, and large bodies are read one by one"),
     row("quadratic-parts", &["quadratic-parts"], "parts of text are joined in linear time, and not after a hang-up"),
     row("large-updates", &["large-updates"], "large events are parsed apart from other calls"),
     row("large-appends", &["large-appends"], "audio that came at once is decoded and encoded after everybody else's"),
+    row("many-messages", &["large-appends"; 4], "large messages of many connections share one budget of bytes"),
     row("tiny-frames", &["tiny-frames"], "a client whose bytes are always there lets others run"),
     row("tiny-events", &["tiny-events"], "events that each cost an answer let others run"),
     row("unread-pongs", &["unread-pongs"], "a flood of pings ends the connection"),

@@ -13,8 +13,11 @@ use tokio::task::JoinHandle;
 use tokio::time::{advance, interval, interval_at};
 
 use super::*;
+use crate::admission::ClientIdentity;
+use crate::byte_budget::ByteBudget;
 use crate::call::{self, CallEnd, CallLimits, CallServices};
 use crate::metrics::Metrics;
+use crate::transport::message_bytes::RESERVED;
 
 /// Socket whose peer reads `takes` messages and then stops; `taken` holds the messages read.
 #[derive(Clone)]
@@ -113,7 +116,7 @@ async fn a_slow_socket_stays_open() {
 async fn a_flood_of_pings_ends_the_call() {
     let (client, incoming) = mpsc::channel(1_000);
     let (mut transport, _writer) =
-        WebSocketTransport::new(Incoming(incoming), Peer::new(0), 24_000, Timeouts::default());
+        WebSocketTransport::new((Incoming(incoming), Peer::new(0)), Arc::default(), 24_000, Timeouts::default());
     let ping = || Message::Ping(Bytes::from_static(&[0; 125]));
     // A ping a second, as some clients send, goes on for ever.
     for _ in 0..500 {
@@ -130,10 +133,33 @@ async fn a_flood_of_pings_ends_the_call() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn large_messages_are_held_until_the_next_wait() {
+    let budget = ByteBudget::new(RESERVED as u64);
+    let (client, incoming) = mpsc::channel(8);
+    let bytes = Arc::new(MessageBytes::default());
+    bytes.begin(budget.begin(ClientIdentity { address: [127, 0, 0, 1].into(), key: None }, None, 0));
+    let (mut transport, _writer) =
+        WebSocketTransport::new((Incoming(incoming), Peer::new(0)), bytes.clone(), 24_000, Timeouts::default());
+    for length in [2 * FREE, 2 * FREE, 10] {
+        bytes.add(length).unwrap();
+        client.send(Message::text("x".repeat(length))).await.unwrap();
+    }
+    for length in [2 * FREE, 2 * FREE, 10] {
+        let TransportEvent::Event(text) = transport.next(true).await else { panic!("an event") };
+        assert_eq!((text.len(), budget.total()), (length, RESERVED));
+        // While the call works on it, nothing is read.
+        assert!(timeout(Duration::from_millis(1), transport.next(false)).await.is_err());
+        assert!(budget.total() == RESERVED && transport.large.is_some());
+    }
+    assert!(timeout(Duration::from_millis(1), transport.next(true)).await.is_err());
+    assert!(budget.total() == 0 && transport.large.is_none());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_silent_caller_is_pinged_then_closed() {
     let (client, incoming) = mpsc::channel(8);
     let (mut transport, writer) =
-        WebSocketTransport::new(Incoming(incoming), Peer::new(0), 24_000, Timeouts::default());
+        WebSocketTransport::new((Incoming(incoming), Peer::new(0)), Arc::default(), 24_000, Timeouts::default());
     drop(writer);
     let (outbound, mut queue) = mpsc::channel(8);
     transport.outbound = outbound;
@@ -155,7 +181,7 @@ async fn large_events_wait_one_at_a_time() {
     let engine = ScriptedEngine::new(Script::default());
     let (client, incoming) = mpsc::channel(64);
     let (mut transport, writer) =
-        WebSocketTransport::new(Incoming(incoming), Peer::new(0), 24_000, Timeouts::default());
+        WebSocketTransport::new((Incoming(incoming), Peer::new(0)), Arc::default(), 24_000, Timeouts::default());
     drop(writer);
     let (outbound, mut queue) = mpsc::channel(OUTBOUND_QUEUE);
     transport.outbound = outbound;
@@ -207,7 +233,8 @@ fn dial(
     limits: CallLimits,
 ) -> (mpsc::Sender<Message>, JoinHandle<CallEnd>) {
     let (client, incoming) = mpsc::channel(8);
-    let (transport, writer) = WebSocketTransport::new(Incoming(incoming), peer.clone(), 24_000, Timeouts::default());
+    let (transport, writer) =
+        WebSocketTransport::new((Incoming(incoming), peer.clone()), Arc::default(), 24_000, Timeouts::default());
     tokio::spawn(writer);
     let (setup, session) = (setup(engine), engine.open().unwrap());
     let services = CallServices { limits, ..CallServices::new(metrics.clone(), None) };
@@ -329,7 +356,7 @@ async fn a_caller_whose_input_waits_is_pinged() {
     let (_client, incoming) = mpsc::channel(1);
     let peer = Peer::new(usize::MAX);
     let (mut transport, writer) =
-        WebSocketTransport::new(Incoming(incoming), peer.clone(), 24_000, Timeouts::default());
+        WebSocketTransport::new((Incoming(incoming), peer.clone()), Arc::default(), 24_000, Timeouts::default());
     let writer = tokio::spawn(writer);
     // The call takes no input for 10 s, and looks each second whether it may.
     for _ in 0..10 {
@@ -348,7 +375,8 @@ async fn turns_of_sound(append: Duration) -> usize {
     let metrics = Arc::new(Metrics::new(engine.info().frame).unwrap());
     let (client, incoming) = mpsc::channel(100);
     let peer = Peer::new(usize::MAX);
-    let (transport, writer) = WebSocketTransport::new(Incoming(incoming), peer.clone(), 24_000, Timeouts::default());
+    let (transport, writer) =
+        WebSocketTransport::new((Incoming(incoming), peer.clone()), Arc::default(), 24_000, Timeouts::default());
     tokio::spawn(writer);
     let (setup, session) = (setup(&engine), engine.open().unwrap());
     let call = call::run(transport, session, setup, CallServices::new(metrics, None), pending(), pending());
