@@ -31,7 +31,7 @@ const fn short(
 const PROCESSORS: &str = "all requests together take the processors from the engine";
 
 /// Rows of the whole run, one for each kind of attack, then all at once.
-pub const ALL: [HostileRow; 28] = [
+pub const ALL: [HostileRow; 30] = [
     row("empty-parts", &["empty-parts"], "an item is charged what its parts take in memory"),
     row("json-bombs", &["json-bombs"], "unknown fields take no memory, and large bodies are read one by one"),
     row("quadratic-parts", &["quadratic-parts"], "parts of text are joined in linear time, and not after a hang-up"),
@@ -58,6 +58,8 @@ pub const ALL: [HostileRow; 28] = [
     row("sdp-bombs", &["sdp-bombs"], "formats, attributes, candidates and sections of an offer are bounded"),
     row("offer-flood", &["offer-flood"], "offers that nobody connects end, and give their memory back"),
     row("rtp-flood", &["rtp-flood"], "datagrams of strangers are dropped before any work"),
+    row("channel-events", &["channel-events"], "events over a data channel, each with an answer, let others run"),
+    row("rtp-rush", &["rtp-rush"], "sound of a call that comes faster than time is dropped"),
     row("wrong-keys", &["wrong-keys"], "wrong keys take no work from others"),
     short("all-at-once", &[], "all of this at once, for a minute, in 2 GiB", PROCESSORS),
 ];

@@ -29,6 +29,8 @@ const KEYS: [&str; 2] = ["hostile-tenant-of-the-trial", "innocent-tenant-of-the-
 const MOST_MEMORY: u64 = 2 << 30;
 /// Time between the beginning of the calls and that of the attacks.
 const HEAD_START: Duration = Duration::from_secs(1);
+/// Time between the beginning of an attack that needs a call and that of the others.
+const FIRST_CALL: Duration = Duration::from_secs(1);
 
 /// Arguments of the command `hostile`.
 #[derive(Debug, Args)]
@@ -146,10 +148,15 @@ impl HostileArguments {
         let seconds = lasts.as_secs_f64().to_string();
         let attacking = async {
             sleep(HEAD_START).await;
-            let attackers =
-                attacks.iter().map(|name| attacker(name, [&address, &sip], &seconds)).collect::<Result<Vec<Child>>>();
+            let mut attackers = Vec::new();
+            for name in attacks {
+                attackers.push(attacker(name, [&address, &sip], &seconds));
+                if attack::needs_call(name) && attacks.len() > 1 {
+                    sleep(FIRST_CALL).await;
+                }
+            }
             sleep(lasts).await;
-            attackers
+            attackers.into_iter().collect::<Result<Vec<Child>>>()
         };
         let calling = async { tokio::join!(bench.run(&websocket), bench.run(&webrtc)) };
         let calls = async {

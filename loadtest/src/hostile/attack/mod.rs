@@ -3,8 +3,9 @@
 //! | file | what it does |
 //! |---|---|
 //! | `victim` | the attacked server: connections, requests, websocket frames |
-//! | `http`, `websocket`, `engine`, `webrtc`, `forms`, `telephone`, `sip`, `sip_streams` | attacks of each kind |
+//! | `http`, `websocket`, `engine`, `webrtc`, `connected`, `forms`, `telephone`, `sip`, `sip_streams` | attacks of each kind |
 
+mod connected;
 mod engine;
 mod forms;
 mod http;
@@ -27,7 +28,7 @@ use victim::Victim;
 type Attack = fn(&Victim) -> Result<()>;
 
 /// Attacks by name.
-static ATTACKS: [(&str, Attack); 25] = [
+static ATTACKS: [(&str, Attack); 27] = [
     ("empty-parts", websocket::empty_parts),
     ("json-bombs", http::json_bombs),
     ("quadratic-parts", http::quadratic_parts),
@@ -52,6 +53,8 @@ static ATTACKS: [(&str, Attack); 25] = [
     ("sip-streams", sip_streams::sip_streams),
     ("sdp-bombs", webrtc::sdp_bombs),
     ("offer-flood", webrtc::offer_flood),
+    ("channel-events", connected::channel_events),
+    ("rtp-rush", connected::rtp_rush),
     ("wrong-keys", http::wrong_keys),
 ];
 
@@ -94,7 +97,12 @@ impl AttackArguments {
     }
 }
 
-/// Returns the names of all attacks.
+/// Returns the names of all attacks, in the order in which they begin.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    ATTACKS.iter().chain([&FLOOD]).map(|(name, _)| *name)
+    [&FLOOD].into_iter().chain(&ATTACKS).map(|(name, _)| *name)
+}
+
+/// True if the attack needs a call before others of the same tenant have used up its places.
+pub fn needs_call(name: &str) -> bool {
+    name == FLOOD.0
 }
