@@ -44,6 +44,9 @@ pub struct HostileArguments {
     /// Duration of each row, in seconds; the last row takes four times as long
     #[arg(long)]
     row_s: Option<f64>,
+    /// Connections and threads of each attack, times this number
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
+    times: u8,
     /// Longest wait until memory is given back, in seconds
     #[arg(long, default_value_t = 60.0)]
     given_back_s: f64,
@@ -150,7 +153,7 @@ impl HostileArguments {
             sleep(HEAD_START).await;
             let mut attackers = Vec::new();
             for name in attacks {
-                attackers.push(attacker(name, [&address, &sip], &seconds));
+                attackers.push(attacker(name, [&address, &sip], &seconds, self.times));
                 if attack::needs_call(name) && attacks.len() > 1 {
                     sleep(FIRST_CALL).await;
                 }
@@ -214,14 +217,15 @@ async fn given_back(process: &ProcessMonitor, most: u64, wait: Duration) -> Opti
 }
 
 /// Starts an attacker at the lowest priority; dropping it kills it.
-fn attacker(name: &str, [address, sip]: [&str; 2], seconds: &str) -> Result<Child> {
+fn attacker(name: &str, [address, sip]: [&str; 2], seconds: &str, times: u8) -> Result<Child> {
     let own = std::env::current_exe()?;
     let mut command = Command::new("nice");
-    command
-        .args(["-n", "19"])
-        .arg(own)
-        .args(["attack", name, "--address", address, "--sip", sip])
-        .args(["--seconds", seconds]);
+    command.args(["-n", "19"]).arg(own).args(["attack", name, "--address", address, "--sip", sip]).args([
+        "--seconds",
+        seconds,
+        "--times",
+        &times.to_string(),
+    ]);
     command.env("REPARTEE_KEY", KEYS[0]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.kill_on_drop(true).spawn().with_context(|| format!("the attacker {name}"))
 }

@@ -75,6 +75,9 @@ pub struct AttackArguments {
     /// Duration, in seconds
     #[arg(long)]
     seconds: f64,
+    /// Connections and threads, times this number
+    #[arg(long, default_value_t = 1)]
+    times: u8,
     /// API key
     #[arg(long, env = "REPARTEE_KEY", hide_env_values = true)]
     key: String,
@@ -93,7 +96,8 @@ impl AttackArguments {
         let (_, attack) =
             all.find(|(name, _)| *name == self.name).with_context(|| format!("no attack {}", self.name))?;
         let until = Instant::now() + Duration::from_secs_f64(self.seconds.clamp(0.0, 600.0));
-        attack(&Victim { address: self.address, sip: self.sip, key: self.key.clone(), until })
+        let times = usize::from(self.times);
+        attack(&Victim { address: self.address, sip: self.sip, key: self.key.clone(), times, until })
     }
 }
 

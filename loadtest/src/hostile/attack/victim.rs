@@ -31,6 +31,8 @@ pub struct Victim {
     pub sip: Option<SocketAddr>,
     /// Key of the attacker.
     pub key: String,
+    /// Factor of the threads of an attack.
+    pub times: usize,
     /// End of the attack.
     pub until: Instant,
 }
@@ -51,7 +53,7 @@ impl Victim {
     /// Repeats an attack in `threads` threads to its end; each gets its number.
     pub fn repeat(&self, threads: usize, attack: impl Fn(&Self, usize) -> Result<()> + Sync) {
         thread::scope(|scope| {
-            for number in 0..threads {
+            for number in 0..threads * self.times {
                 let attack = &attack;
                 scope.spawn(move || {
                     while !self.is_over() {
