@@ -59,7 +59,7 @@ impl<S> PacedReads<S> {
 
     /// Waits until more of a large message is overdue.
     fn poll_overdue(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while let Some((since, bytes)) = self.messages.counted() {
+        while let Some((since, bytes)) = self.messages.coming() {
             let due = since + self.request_timeout + Duration::from_secs_f64(bytes as f64 / MIN_BYTES_PER_S);
             if Instant::now() >= due {
                 return self.refuse(MessageRefusal::Slow);
@@ -150,6 +150,7 @@ mod tests {
     use std::task::Wake;
 
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::time::timeout;
 
     use super::*;
     use crate::admission::ClientIdentity;
@@ -240,8 +241,9 @@ mod tests {
         stream.read_exact(&mut message).await.unwrap_err();
         assert_eq!(messages.refusal(), Some(MessageRefusal::Slow));
         assert!(start.elapsed() < Duration::from_secs(100), "{:?}", start.elapsed());
-        // Between messages a client may be silent.
-        messages.release();
+        // While the call works on a message a client may be silent.
+        messages.complete();
+        assert!(timeout(10 * PATIENCE, stream.read(&mut message)).await.is_err());
         drop(client);
         assert_eq!(stream.read(&mut message).await.unwrap(), 0);
     }

@@ -61,8 +61,10 @@ struct Counted {
     charge: Option<ByteCharge>,
     /// Bytes read since the message before was taken.
     read: usize,
-    /// Time since which the message is reserved.
-    reserved: Option<Instant>,
+    /// True if memory is reserved for the message.
+    reserved: bool,
+    /// Time since which it comes; `None` once it has come.
+    since: Option<Instant>,
     refusal: Option<MessageRefusal>,
 }
 
@@ -80,12 +82,12 @@ impl MessageBytes {
     pub(crate) fn add(&self, bytes: usize) -> Result<(), ByteBudgetError> {
         let mut counted = self.lock();
         counted.read = counted.read.saturating_add(bytes);
-        if counted.read <= FREE || counted.reserved.is_some() {
+        if counted.read <= FREE || counted.reserved {
             return Ok(());
         }
         let Some(charge) = &mut counted.charge else { return Ok(()) };
         charge.set(RESERVED)?;
-        counted.reserved = Some(Instant::now());
+        (counted.reserved, counted.since) = (true, Some(Instant::now()));
         Ok(())
     }
 
@@ -95,10 +97,15 @@ impl MessageBytes {
         counted.read = counted.read.saturating_sub(payload + CONTROL_HEADER);
     }
 
-    /// Returns the time since which the message is counted and its bytes so far; `None` for a small one.
-    pub(crate) fn counted(&self) -> Option<(Instant, usize)> {
+    /// Returns the time since which a large message comes, and its bytes so far; `None` if none does.
+    pub(crate) fn coming(&self) -> Option<(Instant, usize)> {
         let counted = self.lock();
-        counted.reserved.map(|since| (since, counted.read))
+        counted.since.map(|since| (since, counted.read))
+    }
+
+    /// Says that the message has come: the call may take its time.
+    pub(crate) fn complete(&self) {
+        self.lock().since = None;
     }
 
     /// Says that the message is not read on for this reason.
@@ -114,7 +121,7 @@ impl MessageBytes {
     /// Releases the message that was read: the call has taken all that it holds.
     pub(crate) fn release(&self) {
         let mut counted = self.lock();
-        (counted.read, counted.reserved) = (0, None);
+        (counted.read, counted.reserved, counted.since) = (0, false, None);
         if let Some(charge) = &mut counted.charge {
             // Fewer bytes are never refused.
             let _ = charge.set(0);

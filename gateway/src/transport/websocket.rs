@@ -131,6 +131,7 @@ impl<R: Stream<Item = Result<Message, axum::Error>> + Unpin + Send> WebSocketTra
         if matches!(message, Some(Ok(Message::Text(_) | Message::Binary(_)))) {
             self.last_input = Some(self.last_activity);
             self.gave_message = true;
+            self.bytes.complete();
         }
         match &message {
             Some(Ok(Message::Text(text))) if text.len() > FREE => {

@@ -147,6 +147,7 @@ async fn large_messages_are_held_until_the_next_wait() {
     for length in [2 * FREE, 2 * FREE, 10] {
         let TransportEvent::Event(text) = transport.next(true).await else { panic!("an event") };
         assert_eq!((text.len(), budget.total()), (length, RESERVED));
+        assert!(bytes.coming().is_none(), "what has come is not late");
         // While the call works on it, nothing is read.
         assert!(timeout(Duration::from_millis(1), transport.next(false)).await.is_err());
         assert!(budget.total() == RESERVED && transport.large.is_some());
