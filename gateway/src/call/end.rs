@@ -11,7 +11,7 @@ pub enum CallEnd {
     Unreachable,
     /// The caller sent a message that is too large to skip.
     Overflow,
-    /// The caller's large messages had no room in memory.
+    /// A large message of the caller had no room in memory, or came too slowly.
     NoRoom,
     /// The caller sent a frame that breaks the websocket protocol.
     BadFrame,

@@ -153,7 +153,9 @@ pub async fn run<T: Transport>(
         CallEnd::Shutdown => Some(OutboundMessage::Close(1001, "the server is shutting down")),
         CallEnd::Failed => Some(OutboundMessage::Close(1011, "the session has failed")),
         CallEnd::Overflow => Some(OutboundMessage::Close(1009, "the message is too large")),
-        CallEnd::NoRoom => Some(OutboundMessage::Close(1013, "too many bytes are in flight: try again later")),
+        CallEnd::NoRoom => {
+            Some(OutboundMessage::Close(1013, "a large message had no room or was too slow: try again later"))
+        }
         CallEnd::BadFrame => Some(OutboundMessage::Close(1002, "the frame breaks the websocket protocol")),
         CallEnd::BadText => Some(OutboundMessage::Close(1007, "a text message is not UTF-8")),
     };

@@ -143,13 +143,9 @@ impl CallTask {
                 Err(pending) => self.parsing = Some(pending),
             },
             TransportEvent::Invalid(error) => self.input(SessionInput::Refused(error), transport),
-            TransportEvent::TooLarge(error) => {
+            TransportEvent::Unreadable(error, end) => {
                 self.input(SessionInput::Refused(error), transport);
-                self.closing.get_or_insert(CallEnd::Overflow);
-            }
-            TransportEvent::NoRoom(error) => {
-                self.input(SessionInput::Refused(error), transport);
-                self.closing.get_or_insert(CallEnd::NoRoom);
+                self.closing.get_or_insert(end);
             }
             TransportEvent::OpusPacket(packet) => match self.packet_decoder.decode(self.input_format, &packet) {
                 Ok((samples, rate)) => self.push_audio(samples, rate, transport),

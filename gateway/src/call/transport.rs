@@ -101,10 +101,8 @@ pub enum TransportEvent {
     Event(String),
     /// A message that cannot be a client event.
     Invalid(ErrorBody),
-    /// A message so large that nothing can be read after it.
-    TooLarge(ErrorBody),
-    /// There is no room in memory for the message that the caller sends, and nothing can be read after it.
-    NoRoom(ErrorBody),
+    /// A message after which nothing can be read, and the end of the call that it causes.
+    Unreadable(ErrorBody, CallEnd),
     /// Input audio as one Opus packet.
     OpusPacket(Bytes),
     /// Input audio, decoded.

@@ -43,7 +43,7 @@ impl<S> PacedReads<S> {
         Self { stream, read: 0, messages, request_timeout, waits_since: None, timer: None }
     }
 
-    /// Waits until there is room for the message that is read.
+    /// Returns ready once there is room for the message that is read, or an error if there was none in time.
     fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while let Some(since) = self.waits_since {
             match self.messages.add(0) {
@@ -57,7 +57,7 @@ impl<S> PacedReads<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Waits until more of a large message is overdue.
+    /// Returns an error once more of a large message is overdue.
     fn poll_overdue(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while let Some((since, bytes)) = self.messages.coming() {
             let due = since + self.request_timeout + Duration::from_secs_f64(bytes as f64 / MIN_BYTES_PER_S);
@@ -74,7 +74,7 @@ impl<S> PacedReads<S> {
         Poll::Ready(Err(io::Error::other("a message was refused")))
     }
 
-    /// Waits until `time`, or an earlier one for which it waits already.
+    /// Returns ready at `time`, or at an earlier one that the timer has already.
     fn poll_time(&mut self, time: Instant, context: &mut Context<'_>) -> Poll<()> {
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(time)));
         if timer.deadline() > time {

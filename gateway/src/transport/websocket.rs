@@ -144,7 +144,7 @@ impl<R: Stream<Item = Result<Message, axum::Error>> + Unpin + Send> WebSocketTra
             self.bytes.forget_control_frame(payload.len());
         }
         if let (Some(Err(_)), Some(refusal)) = (&message, self.bytes.refusal()) {
-            return Some(TransportEvent::NoRoom(refusal.body()));
+            return Some(TransportEvent::Unreadable(refusal.body(), CallEnd::NoRoom));
         }
         match message {
             Some(Ok(Message::Text(text))) if text.len() > MAX_MESSAGE => {
@@ -163,7 +163,7 @@ impl<R: Stream<Item = Result<Message, axum::Error>> + Unpin + Send> WebSocketTra
             }
             Some(Err(error)) if is_overflow(&error) => {
                 let message = format!("a message holds at most {MAX_MESSAGE} bytes, and this one is too large to skip");
-                Some(TransportEvent::TooLarge(ErrorBody::invalid(ErrorKind::TooLarge, message)))
+                Some(TransportEvent::Unreadable(ErrorBody::invalid(ErrorKind::TooLarge, message), CallEnd::Overflow))
             }
             Some(Err(error)) => Some(broken(&error)),
             Some(Ok(Message::Close(_))) | None => Some(TransportEvent::Closed),

@@ -44,7 +44,7 @@ pub struct HostileArguments {
     /// Duration of each row, in seconds; the last row takes four times as long
     #[arg(long)]
     row_s: Option<f64>,
-    /// Connections and threads of each attack, times this number
+    /// Number by which the threads of each attack are multiplied
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
     times: u8,
     /// Longest wait until memory is given back, in seconds
@@ -154,7 +154,7 @@ impl HostileArguments {
             let mut attackers = Vec::new();
             for name in attacks {
                 attackers.push(attacker(name, [&address, &sip], &seconds, self.times));
-                if attack::needs_call(name) && attacks.len() > 1 {
+                if attack::needs_call(name) {
                     sleep(FIRST_CALL).await;
                 }
             }
@@ -220,12 +220,9 @@ async fn given_back(process: &ProcessMonitor, most: u64, wait: Duration) -> Opti
 fn attacker(name: &str, [address, sip]: [&str; 2], seconds: &str, times: u8) -> Result<Child> {
     let own = std::env::current_exe()?;
     let mut command = Command::new("nice");
-    command.args(["-n", "19"]).arg(own).args(["attack", name, "--address", address, "--sip", sip]).args([
-        "--seconds",
-        seconds,
-        "--times",
-        &times.to_string(),
-    ]);
+    let times = times.to_string();
+    command.args(["-n", "19"]).arg(own).args(["attack", name, "--address", address, "--sip", sip]);
+    command.args(["--seconds", seconds, "--times", &times]);
     command.env("REPARTEE_KEY", KEYS[0]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.kill_on_drop(true).spawn().with_context(|| format!("the attacker {name}"))
 }

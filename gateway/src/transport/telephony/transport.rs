@@ -227,7 +227,10 @@ impl<R> TelephonyTransport<R> {
             Some(Ok(Message::Binary(_))) => return self.unreadable("it is binary"),
             Some(Err(error)) if is_overflow(&error) => {
                 let message = format!("a message of a media stream holds at most {} bytes", super::stream::MAX_MESSAGE);
-                return Some(TransportEvent::TooLarge(ErrorBody::invalid(ErrorKind::TooLarge, message)));
+                return Some(TransportEvent::Unreadable(
+                    ErrorBody::invalid(ErrorKind::TooLarge, message),
+                    CallEnd::Overflow,
+                ));
             }
             Some(Err(error)) => {
                 return Some(match fault(&error) {

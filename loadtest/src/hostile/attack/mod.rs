@@ -75,7 +75,7 @@ pub struct AttackArguments {
     /// Duration, in seconds
     #[arg(long)]
     seconds: f64,
-    /// Connections and threads, times this number
+    /// Number by which the attack's threads are multiplied
     #[arg(long, default_value_t = 1)]
     times: u8,
     /// API key
