@@ -1,4 +1,4 @@
-//! Memory of the large messages that come over a websocket, within the [budget of bytes](crate::byte_budget).
+//! Memory of the large messages that come over a websocket, within the budget of bytes (`limits.bytes_in_flight`).
 //!
 //! A websocket gives whole messages, so many connections that each send a large one would hold gigabytes before any call
 //! sees a byte. A message is counted below the websocket, while it is read, and until the call has taken all that it
