@@ -9,7 +9,8 @@
 //! others together get a share of the time that passes, and no more: a first packet takes several ticks, and each would
 //! be longer by a chunk. Work that nobody waits for yet, such as audio that came at once, gets a share of its own, so that
 //! it goes on while others are served. Before that, tenants take turns: the prompts and windows of the one that was served fewest rows
-//! come first, so many sessions of one tenant take no turn of another.
+//! come first, so many sessions of one tenant take no turn of another. While a caller is near its first packet, tenants that
+//! ask for more than the caller's wait in some ticks.
 //!
 //! A tick gets as much time as the most urgent deadline leaves, by the measured costs of steps. Every stage leaves time
 //! for urgent work in the stages after it. So a long prompt is prefilled in chunks that fit into the time before the next
@@ -21,6 +22,7 @@ pub mod cost;
 mod fair_shares;
 mod longest;
 mod ready_rows;
+mod short_ticks;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -28,6 +30,7 @@ use std::time::{Duration, Instant};
 use self::cost::{StageCost, StepRows};
 use self::fair_shares::FairShares;
 use self::longest::{longest_of_tenant, longest_prompts};
+use self::short_ticks::ShortTicks;
 use crate::stage::RowKind;
 
 pub use self::ready_rows::{ReadyRows, ScheduledRows, Urgency};
@@ -88,6 +91,8 @@ pub struct TickBudget {
     shared: bool,
     /// Slots whose callers are near their first packets, with their tenants.
     near: BTreeMap<usize, u64>,
+    /// Tenants whose rows wait for the next tick.
+    waiting: BTreeSet<u64>,
 }
 
 impl TickBudget {
@@ -124,6 +129,8 @@ pub struct Planner {
     credits: Vec<f64>,
     /// The same for background work, while sessions wait for their first packets or are about to underrun.
     background_credits: Vec<f64>,
+    /// Time for ticks of some tenants alone.
+    short_ticks: ShortTicks,
     /// Stage whose windows take a short time in each tick.
     bounded: Option<usize>,
     /// True while several tenants have sessions.
@@ -147,6 +154,7 @@ impl Planner {
             limits,
             credits,
             background_credits,
+            short_ticks: ShortTicks::default(),
             bounded: None,
             has_tenants: false,
             last_tick: None,
@@ -172,8 +180,15 @@ impl Planner {
 
     /// Returns the budget of a tick that begins at `now`; `wants` holds the wants of every stage.
     pub fn budget(&mut self, now: Instant, wants: &[Vec<ReadyRows>]) -> TickBudget {
-        let all = || wants.iter().flatten();
-        let due = all().filter_map(|want| match want.urgency {
+        let near = self.near(now, wants);
+        let presses = |want: &ReadyRows| want.class(now) < 2;
+        self.earn_credits(now, !near.is_empty(), wants.iter().flatten().any(presses));
+        let waiting = match self.has_tenants && self.order == SchedulingOrder::Deadline {
+            true => self.short_ticks.waiting(&near.values().copied().collect(), &self.costs, &self.limits, wants),
+            false => BTreeSet::new(),
+        };
+        let kept = || wants.iter().flatten().filter(|want| !waiting.contains(&want.tenant));
+        let due = kept().filter_map(|want| match want.urgency {
             Urgency::Playing { runs_out } => Some(runs_out.saturating_duration_since(now)),
             _ => None,
         });
@@ -183,13 +198,10 @@ impl Planner {
                 slack.saturating_sub(SPARE.max(slack / 4)).max(SHORTEST_TICK).as_secs_f64()
             }
         };
-        let most_urgent = all().map(|want| want.class(now)).min();
-        let (due, pressing) = (most_urgent == Some(0), most_urgent.is_some_and(|class| class < 2));
-        let first = all().next().map(|want| want.slot);
-        let shared = all().any(|want| Some(want.slot) != first);
-        let near = self.near(now, wants);
-        self.earn_credits(now, !near.is_empty(), pressing);
-        TickBudget { left, due, pressing, shared, near }
+        let (due, pressing) = (kept().any(|want| want.class(now) == 0), kept().any(presses));
+        let first = kept().next().map(|want| want.slot);
+        let shared = wants.iter().flatten().any(|want| Some(want.slot) != first);
+        TickBudget { left, due, pressing, shared, near, waiting }
     }
 
     /// Returns the slots whose callers are near their first packets, with their tenants.
@@ -207,6 +219,7 @@ impl Planner {
     fn earn_credits(&mut self, now: Instant, near: bool, pressing: bool) {
         let last = self.last_tick.replace(now).unwrap_or(now);
         let passed = now.saturating_duration_since(last).min(LONGEST_TICK).as_secs_f64();
+        self.short_ticks.passed(passed);
         for (credit, cost) in self.credits.iter_mut().zip(&self.costs) {
             let most = longest_prompts(cost);
             *credit = if near { (*credit + passed * LONG_PROMPT_SHARE).min(most) } else { 0.0 };
@@ -227,7 +240,8 @@ impl Planner {
         budget: &mut TickBudget,
     ) -> Vec<ScheduledRows> {
         let StepLimits { batch, chunk } = self.limits[stage];
-        let mut wants = wants.to_vec();
+        let is_kept = |want: &&ReadyRows| !budget.waiting.contains(&want.tenant);
+        let mut wants: Vec<ReadyRows> = wants.iter().filter(is_kept).copied().collect();
         if self.order == SchedulingOrder::Arrival {
             wants.sort_by_key(|want| (want.arrived, want.slot));
             let mut left = batch;
@@ -252,7 +266,7 @@ impl Planner {
         let mut due: BTreeSet<usize> = wants.iter().filter(is_due).map(|want| want.slot).collect();
         let mut urgent_later = 0.0;
         for (cost, wants) in self.costs[stage + 1..].iter().zip(later) {
-            let ready = wants.iter().filter(is_due);
+            let ready = wants.iter().filter(is_kept).filter(is_due);
             let rows = ready.clone().fold(StepRows::default(), |rows, want| rows.and(want.kind, 1));
             due.extend(ready.clone().map(|want| want.slot));
             urgent_later += cost.known_seconds(rows.and(cost.usual_output(), due.len() - ready.count()));
@@ -264,7 +278,7 @@ impl Planner {
             .iter()
             .zip(later)
             .map(|(cost, wants)| {
-                let waiting = wants.iter().filter(|want| want.class(now) == 1);
+                let waiting = wants.iter().filter(is_kept).filter(|want| want.class(now) == 1);
                 cost.known_seconds(waiting.fold(StepRows::default(), |rows, want| rows.and(want.kind, want.rows)))
             })
             .sum();

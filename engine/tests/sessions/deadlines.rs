@@ -112,7 +112,7 @@ fn short_prompts_pass_long_ones() {
 #[test]
 fn a_rush_takes_no_turns_of_others() {
     // Twelve sessions of one tenant ask with 1500 rows each; three callers with longer prompts come meanwhile.
-    let rush = |apart| Some(Rush { callers: 12, rows: 1500, apart });
+    let rush = |apart| Some(Rush { callers: 12, rows: 1500, apart, renewed: false });
     let load = Load { callers: 3, rate: 1.0, long_every: 1, long: 2000, at_once: 0, rush: None };
     let run = |rush| simulate(SchedulingOrder::Deadline, Load { rush, ..load }).percentile(95);
     let (alone, together, apart) = (run(None), run(rush(false)), run(rush(true)));

@@ -49,6 +49,8 @@ pub struct Rush {
     pub rows: usize,
     /// True if they belong to another tenant than the other callers.
     pub apart: bool,
+    /// True if each begins anew when it has been served, as long as others come.
+    pub renewed: bool,
 }
 
 /// One caller's turn.
@@ -227,11 +229,12 @@ pub fn simulate(order: SchedulingOrder, load: Load) -> SimulationResult {
     let at_once = load.callers..load.callers + load.at_once;
     let mut here: BTreeMap<usize, Caller> =
         at_once.map(|number| (number, Caller::new(number, start, load.long))).collect();
-    if let Some(Rush { callers, rows, apart }) = load.rush {
+    if let Some(Rush { callers, rows, apart, .. }) = load.rush {
         let numbers = (load.callers + load.at_once..).take(callers);
         let rush = |number| Caller { tenant: u64::from(apart), uncounted: true, ..Caller::new(number, start, rows) };
         here.extend(numbers.map(|number| (number, rush(number))));
     }
+    planner.set_tenants(load.rush.is_some_and(|rush| rush.apart));
     let mut outcome = SimulationResult::default();
     let (mut busy, mut prefill, mut steps) = (0.0, 0.0, 0);
     loop {
@@ -273,10 +276,16 @@ pub fn simulate(order: SchedulingOrder, load: Load) -> SimulationResult {
                 caller.advance(stage, share.kind, share.rows, now, prefill);
             }
         }
-        here.retain(|_, caller| {
+        let renewed = load.rush.filter(|rush| rush.renewed && !arrivals.is_empty());
+        here.retain(|&number, caller| {
             let over = caller.left == 0 && caller.frames == 0;
             if over && !caller.uncounted {
                 outcome.add(caller.outcome, caller.short);
+            }
+            if let (true, true, Some(Rush { rows, .. })) = (over, caller.uncounted, renewed) {
+                let tenant = caller.tenant;
+                *caller = Caller { tenant, uncounted: true, ..Caller::new(number, now, rows) };
+                return true;
             }
             !over
         });
