@@ -33,7 +33,7 @@ use self::longest::{longest_of_tenant, longest_prompts};
 use self::short_ticks::ShortTicks;
 use crate::stage::RowKind;
 
-pub use self::ready_rows::{ReadyRows, ScheduledRows, Urgency};
+pub use self::ready_rows::{ReadyRows, ScheduledRows, StepLimits, Urgency};
 
 /// Order in which slots are served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -43,15 +43,6 @@ pub enum SchedulingOrder {
     Deadline,
     /// First come, first served, without a time budget; for comparison.
     Arrival,
-}
-
-/// Upper bounds of a stage's rows in one tick.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StepLimits {
-    /// Upper bound of all slots' rows together.
-    pub batch: usize,
-    /// Upper bound of one slot's rows.
-    pub chunk: usize,
 }
 
 /// Least time of a tick, however urgent its work: in shorter ticks the fixed cost of steps would prevail.

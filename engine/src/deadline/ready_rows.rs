@@ -98,6 +98,15 @@ impl ReadyRows {
     }
 }
 
+/// Upper bounds of a stage's rows in one tick.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StepLimits {
+    /// Upper bound of all slots' rows together.
+    pub batch: usize,
+    /// Upper bound of one slot's rows.
+    pub chunk: usize,
+}
+
 /// Rows of one slot that a stage advances in a tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScheduledRows {

@@ -4,9 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::StepLimits;
 use super::cost::{StageCost, StepRows};
-use super::ready_rows::ReadyRows;
+use super::ready_rows::{ReadyRows, StepLimits};
 
 /// Longest time of such ticks one after the other, in seconds: frames that are due wait for it too.
 const LONGEST: f64 = 0.02;

@@ -143,7 +143,9 @@ fn a_busy_tenants_first_packets_delay_nobody() {
     let start = Instant::now();
     // Its callers are near their first packets; whoever asks for less is in every tick.
     let first = Urgency::First { since: start };
-    for beside in [Urgency::Playing { runs_out: start }, Urgency::Playing { runs_out: start + Duration::from_secs(1) }, first] {
+    for beside in
+        [Urgency::Playing { runs_out: start }, Urgency::Playing { runs_out: start + Duration::from_secs(1) }, first]
+    {
         let mut planner = measured_alike(ROW);
         planner.set_tenants(true);
         for number in 0..20 {
