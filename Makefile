@@ -83,7 +83,7 @@ test-long:  ## Run all tests, including the long ones and `make test-cuda`; writ
 	@$(SETUP) build load tests phones prometheus recipe cuda fuzz thinkers nats haproxy
 	@CARGO=$(CARGO) scripts/dated-report.sh $(REPORT)/test-long.txt scripts/test-long.sh
 
-test-hostile:  ## Ask questions over websocket and WebRTC while each attack of a table runs, 8 minutes (ARGS="--only long-prompts"); `make test` runs the quick half; writes target/report/hostile.json
+test-hostile:  ## Ask questions over websocket and WebRTC while each attack of a table runs, 13 minutes (ARGS="--only long-prompts"); `make test` runs the quick half; writes target/report/hostile.json
 	@$(SETUP) build load
 	$(CARGO) build --release --workspace --bin repartee-load
 	$(BUILT)/repartee-load hostile --report $(REPORT) $(ARGS)
