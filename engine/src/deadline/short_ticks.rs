@@ -1,13 +1,13 @@
 //! Ticks without the tenants that ask for most. A first packet takes several ticks; while a caller is near it, the rows of
 //! tenants that ask for more than the caller's tenant wait for some of these ticks, which are short then. They wait in
-//! turn: ticks without them take as much time as the ticks with them, and little at once.
+//! turn: ticks without them take no more time than the ticks with them, and little at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::cost::{StageCost, StepRows};
 use super::ready_rows::{ReadyRows, StepLimits};
 
-/// Longest time of such ticks one after the other, in seconds: frames that are due wait for it too.
+/// Longest time of such ticks one after the other by their expected cost, in seconds: frames that are due wait for it too.
 const LONGEST: f64 = 0.02;
 /// Part of what all rows cost up to which the rows of the others are computed alone. Where few rows cost nearly as much
 /// as many, as in large models, all are computed at once.
@@ -43,6 +43,9 @@ impl ShortTicks {
         limits: &[StepLimits],
         wants: &[Vec<ReadyRows>],
     ) -> BTreeSet<u64> {
+        if near.is_empty() {
+            return BTreeSet::new();
+        }
         let stages = || costs.iter().zip(limits).zip(wants);
         let and =
             |rows: StepRows, want: &ReadyRows, limits: &StepLimits| rows.and(want.kind, want.rows.min(limits.chunk));
